@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use lab_gldv3::LinkState;
 
 use crate::session::{Exit, Failure, Outcome, Session};
-use crate::system::{Class, Interface};
+use crate::system::{Address, AddressState, Class, Interface};
 
 const USAGE: &str = "usage: ifconfig <interface> | -a [ 4 | 6 | D ] [ <addr_family> ]\n";
 
@@ -19,8 +19,9 @@ const IPV4: u64 = 0x0100_0000;
 const IPV6: u64 = 0x0200_0000;
 const VIRTUAL: u64 = 0x20_0100_0000 & !IPV4;
 const FAILED: u64 = 0x1000_0000;
+const DUPLICATE: u64 = 0x40_0000_0000;
 const IPMP: u64 = 0x80_0000_0000;
-const NAMES: [(u64, &str); 10] = [
+const NAMES: [(u64, &str); 11] = [
     (UP, "UP"),
     (BROADCAST, "BROADCAST"),
     (LOOPBACK, "LOOPBACK"),
@@ -30,6 +31,7 @@ const NAMES: [(u64, &str); 10] = [
     (IPV6, "IPv6"),
     (FAILED, "FAILED"),
     (VIRTUAL, "VIRTUAL"),
+    (DUPLICATE, "DUPLICATE"),
     (IPMP, "IPMP"),
 ];
 
@@ -93,10 +95,15 @@ fn heading(interface: &Interface, number: usize, flags: u64) -> String {
     )
 }
 
-fn common(interface: &Interface, up: bool) -> u64 {
+/// Flags of an address; without one, those of the interface.
+fn common(interface: &Interface, address: Option<&Address>) -> u64 {
     let running = interface.is_loopback() || interface.link != LinkState::Down;
     let mut flags = MULTICAST;
-    flags |= if up { UP } else { 0 };
+    flags |= match address {
+        Some(address) if address.is_up() => UP,
+        Some(address) if address.state == AddressState::Duplicate => DUPLICATE,
+        Some(_) | None => 0,
+    };
     flags |= if running { RUNNING } else { 0 };
     flags
         | match interface.class {
@@ -128,23 +135,18 @@ pub(crate) fn link_address(octets: &[u8]) -> String {
 }
 
 fn ipv4(interface: &Interface, privileged: bool) -> String {
-    let of_family = |address: &(IpAddr, u8)| match address {
-        (IpAddr::V4(ip), length) => Some((*ip, *length)),
+    let of_family = |address: &Address| match address.address {
+        Some((IpAddr::V4(ip), length)) => Some((ip, length)),
         _ => None,
     };
-    let mut addresses: Vec<(Ipv4Addr, u8)> =
-        interface.addresses.iter().filter_map(|address| of_family(&address.address?)).collect();
-    let up = !addresses.is_empty();
-    if !up {
-        addresses.push((Ipv4Addr::UNSPECIFIED, 0));
-    }
     let broadcast = if interface.is_loopback() { 0 } else { BROADCAST };
     let mut text = String::new();
-    for (number, (ip, length)) in addresses.into_iter().enumerate() {
-        text += &heading(interface, number, common(interface, up) | IPV4 | broadcast);
+    for (number, address) in of(interface, |address| of_family(address).is_some()).into_iter().enumerate() {
+        let (ip, length) = address.and_then(of_family).unwrap_or((Ipv4Addr::UNSPECIFIED, 0));
+        text += &heading(interface, number, common(interface, address) | IPV4 | broadcast);
         let mask = u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0);
         text += &format!("\tinet {ip} netmask {mask:x}");
-        if up && broadcast != 0 {
+        if address.is_some() && broadcast != 0 {
             text += &format!(" broadcast {}", Ipv4Addr::from(u32::from(ip) | !mask));
         }
         text.push('\n');
@@ -157,23 +159,25 @@ fn ipv4(interface: &Interface, privileged: bool) -> String {
 }
 
 fn ipv6(interface: &Interface, privileged: bool) -> String {
-    let addresses = interface.addresses.iter().filter_map(|address| match address.address? {
-        (IpAddr::V6(ip), length) => Some(format!("{ip}/{length}")),
+    let of_family = |address: &Address| match address.address {
+        Some((IpAddr::V6(ip), length)) => Some(format!("{ip}/{length}")),
         _ => None,
-    });
-    let mut addresses: Vec<String> = addresses.collect();
-    let up = !addresses.is_empty();
-    if !up {
-        addresses.push("::/0".into());
-    }
+    };
     let mut text = String::new();
-    for (number, address) in addresses.into_iter().enumerate() {
-        text += &heading(interface, number, common(interface, up) | IPV6);
-        text += &format!("\tinet6 {address} \n");
+    for (number, address) in of(interface, |address| of_family(address).is_some()).into_iter().enumerate() {
+        let shown = address.and_then(of_family).unwrap_or_else(|| "::/0".to_owned());
+        text += &heading(interface, number, common(interface, address) | IPV6);
+        text += &format!("\tinet6 {shown} \n");
         if number == 0 {
             text += &group_line(interface);
             text += &link_line(interface, privileged);
         }
     }
     text
+}
+
+/// The addresses of a family; one that is none for an interface without any.
+fn of(interface: &Interface, family: impl Fn(&&Address) -> bool) -> Vec<Option<&Address>> {
+    let found: Vec<_> = interface.addresses.iter().filter(family).map(Some).collect();
+    if found.is_empty() { vec![None] } else { found }
 }

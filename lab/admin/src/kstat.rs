@@ -1,43 +1,46 @@
 //! `kstat(8)`: `-p`, which scripts read, and the plain form.
 
+use std::time::Duration;
+
 use fakekernel::genunix::{KstatId, KstatValue};
 
+use crate::date;
 use crate::getopt::Options;
+use crate::pattern::Pattern;
 use crate::session::{Exit, Failure, Session};
 use crate::system::Kstat;
 
-const OPTIONS: Options = Options { short: "pqlc:m:i:n:s:T:", long: &[], operands_end: true };
+const OPTIONS: Options = Options { short: "?hCjpqlc:m:i:n:s:T:", long: &[], operands_end: true };
 
 const USAGE: &str = "Usage:
-kstat [ -qlp ] [ -T d|u ] [ -c class ]
+kstat [ -Clpq ] [ -T d|u ] [ -c class ]
       [ -m module ] [ -i instance ] [ -n name ] [ -s statistic ]
       [ interval [ count ] ]
-kstat [ -qlp ] [ -T d|u ] [ -c class ]
-      [ module:instance:name:statistic ... ]
+kstat [ -Clpq ] [ -T d|u ] [ -c class ]
+      [ module[:instance[:name[:statistic]]] ... ]
       [ interval [ count ] ]
 ";
 
 /// What is asked for: every part that is said must be as said.
 #[derive(Clone, Default)]
 struct Wanted {
-    class: Option<String>,
-    module: Option<String>,
-    instance: Option<String>,
-    name: Option<String>,
-    statistic: Option<String>,
+    class: Option<Pattern>,
+    module: Option<Pattern>,
+    instance: Option<Pattern>,
+    name: Option<Pattern>,
+    statistic: Option<Pattern>,
 }
 
 impl Wanted {
-    fn parse(operand: &str, class: Option<String>) -> Option<Self> {
-        let mut parts = operand.split(':').map(|part| (!part.is_empty()).then(|| part.to_owned()));
-        let wanted = Self {
-            class,
-            module: parts.next().flatten(),
-            instance: parts.next().flatten(),
-            name: parts.next().flatten(),
-            statistic: parts.next().flatten(),
-        };
-        parts.next().is_none().then_some(wanted)
+    /// `module:instance:name:statistic`, of which the last ones may be left out, and each may be empty.
+    fn parse(operand: &str, class: Option<Pattern>) -> Result<Self, Failure> {
+        let mut parts = operand.split(':').map(|part| match part {
+            "" => Ok(None),
+            part => pattern(part).map(Some),
+        });
+        let mut next = || parts.next().unwrap_or(Ok(None));
+        let wanted = Self { class, module: next()?, instance: next()?, name: next()?, statistic: next()? };
+        if parts.next().is_some() { Err(usage("")) } else { Ok(wanted) }
     }
 
     fn is_of(&self, id: &KstatId) -> bool {
@@ -45,44 +48,71 @@ impl Wanted {
             && matches(&self.instance, &id.instance.to_string())
             && matches(&self.name, &id.name)
     }
-}
 
-fn matches(pattern: &Option<String>, text: &str) -> bool {
-    pattern.as_ref().is_none_or(|pattern| is_like(pattern.as_bytes(), text.as_bytes()))
-}
-
-/// Whether a text is like a pattern of the shell, with `*` and `?`.
-fn is_like(pattern: &[u8], text: &[u8]) -> bool {
-    let (mut at, mut to) = (0, 0);
-    // Behind the last `*`, and where what stands there was tried. An earlier `*` need not be tried again: the last one can take
-    // whatever it would have taken more.
-    let mut last: Option<(usize, usize)> = None;
-    while to < text.len() {
-        match pattern.get(at) {
-            Some(b'*') => {
-                at += 1;
-                last = Some((at, to));
-            }
-            Some(one) if *one == b'?' || *one == text[to] => (at, to) = (at + 1, to + 1),
-            _ => {
-                let Some((behind, tried)) = last else { return false };
-                (at, to) = (behind, tried + 1);
-                last = Some((at, to));
-            }
-        }
+    /// Says any of the parts that an operand would say?
+    fn is_selector(&self) -> bool {
+        [&self.module, &self.instance, &self.name, &self.statistic].iter().any(|part| part.is_some())
     }
-    pattern[at..].iter().all(|one| *one == b'*')
+}
+
+fn matches(pattern: &Option<Pattern>, text: &str) -> bool {
+    pattern.as_ref().is_none_or(|pattern| pattern.is_like(text))
+}
+
+fn pattern(text: &str) -> Result<Pattern, Failure> {
+    Pattern::parse(text).map_err(|why| usage(&format!("kstat: {why}\n")))
+}
+
+/// The usage, behind what was wrong.
+fn usage(why: &str) -> Failure {
+    Failure { text: format!("{why}{USAGE}"), exit: Exit::USAGE }
 }
 
 #[derive(Clone, Copy, Default)]
 struct Style {
     parsable: bool,
+    /// A colon between a name and its value.
+    colons: bool,
     quiet: bool,
     list: bool,
+    stamp: Option<Stamp>,
+}
+
+/// What stands in front of each round.
+#[derive(Clone, Copy)]
+enum Stamp {
+    Date,
+    Seconds,
+}
+
+impl Stamp {
+    fn parse(text: &str) -> Option<Self> {
+        match text.chars().next()? {
+            'd' => Some(Self::Date),
+            'u' => Some(Self::Seconds),
+            _ => None,
+        }
+    }
+
+    fn line(self, time: Duration) -> String {
+        match self {
+            Self::Date => date::text(time) + "\n",
+            Self::Seconds => format!("{}\n", time.as_secs()),
+        }
+    }
+}
+
+/// A command line.
+struct Asked {
+    style: Style,
+    wanted: Vec<Wanted>,
+    /// Between two rounds.
+    interval: Duration,
+    rounds: u64,
 }
 
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
-    match run(session, arguments) {
+    match Asked::parse(arguments).map(|asked| run(session, &asked)) {
         // Nothing that matched is told by the exit code alone.
         Ok(true) => Exit::OK,
         Ok(false) => Exit::FAILURE,
@@ -90,53 +120,73 @@ pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {
     }
 }
 
-fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure> {
-    let usage = || Failure { text: USAGE.to_owned(), exit: Exit::USAGE };
-    let (parsed, mut operands) = OPTIONS.parse(arguments);
-    let (mut style, mut wanted) = (Style::default(), Wanted::default());
-    for option in parsed {
-        let (letter, value) = option.map_err(|_| usage())?;
-        match letter {
-            'p' => style.parsable = true,
-            'q' => style.quiet = true,
-            'l' => (style.parsable, style.list) = (true, true),
-            'c' => wanted.class = Some(value),
-            'm' => wanted.module = Some(value),
-            'i' => wanted.instance = Some(value),
-            'n' => wanted.name = Some(value),
-            's' => wanted.statistic = Some(value),
-            _ => return Err(usage()),
+impl Asked {
+    fn parse(arguments: &[String]) -> Result<Self, Failure> {
+        let (parsed, operands) = OPTIONS.parse(arguments);
+        let (mut style, mut wanted) = (Style::default(), Wanted::default());
+        for option in parsed {
+            let (letter, value) = option.map_err(|_| usage(""))?;
+            match letter {
+                'p' => style.parsable = true,
+                'C' => (style.parsable, style.colons) = (true, true),
+                'q' => style.quiet = true,
+                'l' => (style.parsable, style.list) = (true, true),
+                'T' => style.stamp = Some(Stamp::parse(&value).ok_or_else(|| usage(""))?),
+                'c' => wanted.class = Some(pattern(&value)?),
+                'm' => wanted.module = Some(pattern(&value)?),
+                'i' => wanted.instance = Some(pattern(&value)?),
+                'n' => wanted.name = Some(pattern(&value)?),
+                's' => wanted.statistic = Some(pattern(&value)?),
+                'j' => return Err(usage("kstat: the lab prints no JSON (-j)\n")),
+                // `h` and `?`.
+                _ => return Err(Failure { exit: Exit::OK, ..usage("") }),
+            }
         }
+        if style.quiet && style.parsable {
+            return Err(usage("-q and -lpj are mutually exclusive\n"));
+        }
+        Self::with_operands(style, wanted, &operands)
     }
-    let number = |text: &String| text.parse::<u64>().ok().filter(|number| *number > 0);
-    let mut repeat = Vec::new();
-    while let Some(last) = operands.last().and_then(number).filter(|_| repeat.len() < 2) {
-        repeat.insert(0, last);
-        operands.pop();
+
+    /// Numbers are the interval and the count, wherever they stand.
+    fn with_operands(style: Style, wanted: Wanted, operands: &[String]) -> Result<Self, Failure> {
+        let (mut numbers, mut selectors) = (Vec::new(), Vec::new());
+        for operand in operands {
+            match (operand.parse::<u64>(), numbers.len()) {
+                (Err(_), _) => selectors.push(Wanted::parse(operand, wanted.class.clone())?),
+                (Ok(0), 0) => return Err(usage("Interval must be an integer >= 1\n")),
+                (Ok(0), 1) => return Err(usage("Count must be an integer >= 1\n")),
+                (Ok(number), 0 | 1) => numbers.push(number),
+                (Ok(_), _) => return Err(usage("")),
+            }
+        }
+        if !selectors.is_empty() && wanted.is_selector() {
+            let why = "[module[:instance[:name[:statistic]]]] and -m -i -n -s are mutually exclusive\n";
+            return Err(usage(why));
+        }
+        let (interval, rounds) = match numbers[..] {
+            [] => (0, 1),
+            [interval] => (interval, u64::MAX),
+            [interval, rounds, ..] => (interval, rounds),
+        };
+        let wanted = if selectors.is_empty() { vec![wanted] } else { selectors };
+        Ok(Self { style, wanted, interval: Duration::from_secs(interval), rounds })
     }
-    let all = if operands.is_empty() {
-        vec![wanted]
-    } else {
-        let class = wanted.class;
-        operands
-            .iter()
-            .map(|operand| Wanted::parse(operand, class.clone()).ok_or_else(usage))
-            .collect::<Result<_, _>>()?
-    };
-    let mut rounds = match repeat[..] {
-        [] => 1,
-        [_] => u64::MAX,
-        [_, count, ..] => count,
-    };
+}
+
+fn run(session: &mut Session<'_>, asked: &Asked) -> bool {
+    let mut rounds = asked.rounds;
     loop {
-        let found = show(session, style, &all);
+        if let Some(stamp) = asked.style.stamp {
+            let line = stamp.line(session.system.time());
+            session.out(line);
+        }
+        let found = show(session, asked.style, &asked.wanted);
         rounds -= 1;
-        if !found || rounds == 0 || session.system.wait(std::time::Duration::from_secs(repeat[0])) {
-            return Ok(found);
+        if !found || rounds == 0 || session.system.wait(asked.interval) {
+            return found;
         }
-        if style.parsable && !style.quiet {
-            session.out("\n");
-        }
+        session.out("\n");
     }
 }
 
@@ -159,7 +209,7 @@ fn show(session: &mut Session<'_>, style: Style, wanted: &[Wanted]) -> bool {
         found |= !values.is_empty();
         if !style.quiet && !values.is_empty() {
             let text =
-                if style.parsable { parsable(&id, &values, style.list) } else { plain(&id, &kstat, &values) };
+                if style.parsable { parsable(&id, &values, style) } else { plain(&id, &kstat, &values) };
             session.out(text);
         }
     }
@@ -168,7 +218,7 @@ fn show(session: &mut Session<'_>, style: Style, wanted: &[Wanted]) -> bool {
 
 /// Every value as text, by name, with what the framework adds.
 fn values(kstat: &Kstat) -> Vec<(String, String)> {
-    let time = |time: std::time::Duration| format!("{}.{:09}", time.as_secs(), time.subsec_nanos());
+    let time = |time: Duration| format!("{}.{:09}", time.as_secs(), time.subsec_nanos());
     let mut values: Vec<(String, String)> = kstat
         .values
         .iter()
@@ -190,10 +240,11 @@ fn values(kstat: &Kstat) -> Vec<(String, String)> {
     values
 }
 
-fn parsable(id: &KstatId, values: &[(String, String)], list: bool) -> String {
+fn parsable(id: &KstatId, values: &[(String, String)], style: Style) -> String {
+    let between = if style.colons { ':' } else { '\t' };
     let line = |(name, value): &(String, String)| {
         let name = format!("{}:{}:{}:{name}", id.module, id.instance, id.name);
-        if list { name + "\n" } else { format!("{name}\t{value}\n") }
+        if style.list { name + "\n" } else { format!("{name}{between}{value}\n") }
     };
     values.iter().map(line).collect()
 }
@@ -205,29 +256,4 @@ fn plain(id: &KstatId, kstat: &Kstat, values: &[(String, String)]) -> String {
         text += &format!("\t{name:<30}  {value}\n");
     }
     text + "\n"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_pattern_of_many_stars_is_answered_at_once() {
-        let like = |pattern: &str, text: &str| is_like(pattern.as_bytes(), text.as_bytes());
-        for (pattern, text) in [
-            ("", ""),
-            ("*", ""),
-            ("ibp", "ibp"),
-            ("i*p?000", "ibp1000"),
-            ("*.ibp0", "p8001.ibp0.ibp0"),
-            ("link_*a*", "link_state"),
-            ("**?**", "x"),
-        ] {
-            assert!(like(pattern, text), "{pattern} {text}");
-        }
-        for (pattern, text) in [("", "x"), ("?", ""), ("ibp", "ibp0"), ("*0", "ibp1"), ("i?p*1", "ibbp1")] {
-            assert!(!like(pattern, text), "{pattern} {text}");
-        }
-        assert!(!like(&("*a".repeat(60) + "b"), &"a".repeat(120)));
-    }
 }

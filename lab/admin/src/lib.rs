@@ -9,6 +9,7 @@
 mod arp;
 mod cfgadm;
 mod conf;
+mod date;
 mod dladm;
 mod getopt;
 mod ifconfig;
@@ -18,6 +19,7 @@ mod kstat;
 mod netstat;
 mod ofmt;
 mod part_ioctl;
+mod pattern;
 mod ping;
 mod services;
 mod session;
@@ -39,6 +41,7 @@ pub use system::{
 
 pub use dladm::{boot_links, boot_partitions};
 pub use zoneadm::boot_all as boot_zones;
+pub use zones::directory as zone_directory;
 
 /// A command's name and what it does with its arguments, the command's own name not among them.
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);

@@ -7,7 +7,7 @@ use fakekernel::Errno;
 
 use crate::getopt::Options;
 use crate::session::{Exit, Failure, Session};
-use crate::system::{EchoAnswer, PingSpec, Pinger};
+use crate::system::{EchoAnswer, Interface, PingSpec, Pinger, System};
 
 const OPTIONS: Options = Options { short: "sadlLnrRvA:c:g:i:I:N:p:P:t:", long: &[], operands_end: true };
 
@@ -78,6 +78,9 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure>
     let to = to
         .filter(|to| wanted.ipv6.is_none_or(|ipv6| to.is_ipv6() == ipv6))
         .ok_or_else(|| Failure::line(format!("ping: unknown host {host}")))?;
+    if let Some(named) = &wanted.interface {
+        wanted.interface = Some(outgoing(session.system, named, to)?);
+    }
     let numbers: Option<Vec<u64>> = rest.iter().map(|text| text.parse().ok()).collect();
     let numbers = numbers.ok_or_else(usage)?;
     let shown = if literal.is_some() || wanted.numeric { to.to_string() } else { format!("{host} ({to})") };
@@ -95,6 +98,24 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure>
         }
         _ => Err(usage()),
     }
+}
+
+/// The interface that a name, an index or an address stands for, if it has an address of the family that is up and is not `lo0`.
+fn outgoing(system: &dyn System, named: &str, to: IpAddr) -> Result<String, Failure> {
+    let addresses = |interface: &Interface| -> Vec<IpAddr> {
+        let up = interface.addresses.iter().filter(|address| address.is_up());
+        let known = up.filter_map(|address| Some(address.address?.0));
+        known.filter(|ip| ip.is_ipv4() == to.is_ipv4()).collect()
+    };
+    let is_named = |interface: &Interface| {
+        let own = addresses(interface);
+        let by_address = named.parse().is_ok_and(|ip: IpAddr| own.contains(&ip));
+        let by_index = named.parse() == Ok(interface.index);
+        !interface.is_loopback() && !own.is_empty() && (interface.name == named || by_index || by_address)
+    };
+    let found = system.interfaces().into_iter().find(is_named).map(|interface| interface.name);
+    let family = if to.is_ipv4() { "IPv4" } else { "IPv6" };
+    found.ok_or_else(|| Failure::line(format!("ping: {named} is an invalid {family} interface")))
 }
 
 fn refused(errno: Errno) -> Failure {

@@ -1,8 +1,11 @@
 //! `cfgadm -x` on the attachment point `ib`, the services for which the IB nexus makes device nodes (`ib.conf`), and `devfsadm`, which
 //! has it make them.
 
+use std::cell::RefCell;
+
 use crate::getopt::Options;
 use crate::session::{Exit, Failure, Outcome, Session};
+use crate::system::{System, change_both};
 
 /// The configuration file of the IB nexus, below the host's root.
 pub const IB_CONF: &str = "kernel/drv/ib.conf";
@@ -29,15 +32,29 @@ pub(crate) fn run(session: &mut Session<'_>, function: &str, options: &str) -> O
     if !(2..=4).contains(&service.len()) {
         return Err(failed("service len greater than 4 characters"));
     }
-    let text = session.system.read_file(IB_CONF).unwrap_or_default();
-    let changed = match function {
-        "add_service" => add(&text, property, service)?,
-        "delete_service" => delete(&text, property, service)?,
+    let (edit, refused): (Edit, String) = match function {
+        "add_service" => (add, format!("failed to add {service} service incore ")),
+        "delete_service" => (delete, format!("failed to delete in core {service} entry ")),
         _ => return Err(failed("invalid operation")),
     };
-    let written = session.system.change_file(IB_CONF, &mut |_| changed.clone());
-    written.map_err(|_| failed("failed to write the configuration file"))?;
-    session.system.reread_services().map_err(|_| failed(&format!("failed to add {service} service incore")))
+    change(session.system, &|text| edit(text, property, service), &refused)
+}
+
+/// From the text of the file to the text with a service more or less in a list.
+type Edit = fn(&str, &str, &str) -> Result<String, Failure>;
+
+/// Tells the nexus, and then writes the file: both, or neither.
+fn change(system: &dyn System, edit: &dyn Fn(&str) -> Result<String, Failure>, refused: &str) -> Outcome {
+    let edited = RefCell::new(Ok(String::new()));
+    let mut changed = |text: String| {
+        *edited.borrow_mut() = edit(&text);
+        edited.borrow().as_ref().cloned().unwrap_or(text)
+    };
+    let act = || {
+        let text = edited.replace(Ok(String::new()))?;
+        system.set_services(&text).map_err(|_| failed(refused))
+    };
+    change_both(system, IB_CONF, &mut changed, act, failed("failed to write the configuration file"))
 }
 
 fn failed(why: &str) -> Failure {

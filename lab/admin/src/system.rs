@@ -87,12 +87,12 @@ pub trait System {
     ///
     /// EPERM.
     fn walk_devices(&self) -> Result<(), Errno>;
-    /// Tells the IB nexus that its configuration file has changed.
+    /// Tells the IB nexus what its configuration file will say.
     ///
     /// # Errors
     ///
-    /// EPERM.
-    fn reread_services(&self) -> Result<(), Errno>;
+    /// EPERM; EINVAL for a text that is no such file.
+    fn set_services(&self, text: &str) -> Result<(), Errno>;
 
     /// A file below the host's root; `None` when there is none.
     fn read_file(&self, path: &str) -> Option<String>;
@@ -117,6 +117,13 @@ pub trait System {
         change: &mut dyn FnMut(String) -> String,
         act: &mut dyn FnMut() -> bool,
     ) -> Result<(), FileError>;
+
+    /// Takes a file below the host's root away, or a directory with all that is in it. One that is not there is gone already.
+    ///
+    /// # Errors
+    ///
+    /// What the file system says.
+    fn remove_file(&self, path: &str) -> Result<(), FileError>;
 
     /// The content of a file that a person names, from where they are.
     ///
@@ -226,6 +233,8 @@ pub trait System {
 
     /// The system's clock, which never goes back; spans are differences of it.
     fn now(&self) -> Duration;
+    /// The wall clock, since 1970.
+    fn time(&self) -> Duration;
     /// Waits; true when the command was interrupted.
     fn wait(&self, span: Duration) -> bool;
 }
@@ -421,6 +430,13 @@ pub struct Address {
     pub address: Option<(IpAddr, u8)>,
     /// How it is.
     pub state: AddressState,
+}
+
+impl Address {
+    /// Is it there and up (`IFF_UP`), be it that it is probed for yet or has no carrier? illumos takes one down that another host has.
+    pub fn is_up(&self) -> bool {
+        self.address.is_some() && !matches!(self.state, AddressState::Down | AddressState::Duplicate)
+    }
 }
 
 /// Where an address comes from.

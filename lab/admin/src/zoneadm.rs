@@ -128,7 +128,11 @@ fn change(system: &dyn System, name: &str, verb: &str) -> Result<(), String> {
     match (verb, state, runs) {
         ("install", State::Configured, _) => set(State::Installed),
         ("install", State::Installed, _) => Err("must be configured before install.".to_owned()),
-        ("uninstall", State::Installed, false) => set(State::Configured),
+        ("uninstall", State::Installed, false) => {
+            // What is in it must not come back with the next zone of that name.
+            system.remove_file(&zones::directory(name)).map_err(|error| error.0)?;
+            set(State::Configured)
+        }
         ("uninstall", ..) => Err("must be installed before uninstall.".to_owned()),
         ("boot", State::Installed, false) => boot(system, name),
         ("boot", State::Installed, true) => Err("zone is already booted".to_owned()),

@@ -133,10 +133,7 @@ impl<'a> Change<'a> {
         if installed {
             return Err("Zone is installed; uninstall it first.".to_owned());
         }
-        zones::set_state(self.system, self.name, None).map_err(|error| error.0)?;
-        self.system
-            .change_file(&format!("etc/zones/{}.xml", self.name), &mut |_| String::new())
-            .map_err(|error| error.0)?;
+        Config::remove(self.system, self.name).map_err(|error| error.0)?;
         (self.config, self.changed) = (None, false);
         Ok(String::new())
     }

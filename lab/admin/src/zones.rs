@@ -53,9 +53,20 @@ fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
     rest.find('"').map(|end| &rest[..end])
 }
 
+/// Where a host keeps the files of a zone, its root among them.
+pub fn directory(name: &str) -> String {
+    format!("zones/{name}")
+}
+
 impl Config {
     fn file(name: &str) -> String {
         format!("etc/zones/{name}.xml")
+    }
+
+    /// Takes a zone out of the list, and its file away.
+    pub(crate) fn remove(system: &dyn System, name: &str) -> Result<(), FileError> {
+        set_state(system, name, None)?;
+        system.remove_file(&Self::file(name))
     }
 
     pub(crate) fn text(&self) -> String {

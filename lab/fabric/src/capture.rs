@@ -32,6 +32,8 @@ const OUTBOUND: u32 = 2;
 /// Writes each frame as one packet block, timestamps from the lab's clock.
 pub struct ErfPcapng<W: Write> {
     interfaces: BTreeMap<Guid, u32>,
+    /// Frames to write; those behind them are left out.
+    most: u64,
     state: Mutex<State<W>>,
 }
 
@@ -57,8 +59,15 @@ impl<W: Write> ErfPcapng<W> {
         }
         Ok(ErfPcapng {
             interfaces,
+            most: u64::MAX,
             state: Mutex::new(State { writer: Some(writer), frames: 0, failed: None }),
         })
+    }
+
+    /// The same, that writes so many frames and no more.
+    #[must_use]
+    pub fn at_most(self, frames: u64) -> Self {
+        Self { most: frames, ..self }
     }
 
     /// Frames written so far.
@@ -113,6 +122,9 @@ impl<W: Write + Send> Tap for ErfPcapng<W> {
             options,
         };
         let mut state = self.state.lock();
+        if state.frames >= self.most {
+            return;
+        }
         let Some(writer) = &mut state.writer else { return };
         match writer.write_pcapng_block(block) {
             Ok(_) => state.frames += 1,

@@ -167,6 +167,10 @@ impl RunArgs {
     }
 }
 
+/// Bytes of the headers of a packet that is driven, and of the longest one: a field of IPv4's has 16 bits.
+const HEADERS: i64 = 28;
+const LONGEST: i64 = 65_535;
+
 #[derive(Debug, Args)]
 pub struct BenchArgs {
     /// Another driver to measure in turn with ours: a directory with `mac_ib` and `ibp`, or the driver's file beside its plugin.
@@ -212,17 +216,17 @@ pub struct BenchArgs {
     /// Do nothing but have one driver, the peer if there is one, carry as many packets as are asked for one way: for a program that watches.
     #[arg(long, value_name = "WAY", conflicts_with = "count")]
     pub drive: Option<Way>,
-    /// Bytes of an IP packet that is driven.
-    #[arg(long, value_name = "N", default_value_t = 64, requires = "drive")]
-    pub bytes: usize,
+    /// Bytes of an IP packet that is driven, the headers of IPv4 and UDP among them.
+    #[arg(long, value_name = "N", default_value_t = 64, requires = "drive", value_parser = value_parser!(u32).range(HEADERS..=LONGEST))]
+    pub bytes: u32,
     /// Packets to send in one call; `mac` hands them out one by one.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u16).range(1..), conflicts_with_all = ["parts", "peers", "processors"])]
     pub chain: u16,
     /// Packets before everything that they set off is waited for.
-    #[arg(long, value_name = "N", default_value_t = BURST, requires = "drive")]
-    pub burst: usize,
+    #[arg(long, value_name = "N", default_value_t = BURST as u32, requires = "drive", value_parser = value_parser!(u32).range(1..=65_536))]
+    pub burst: u32,
     /// Make so many packets before the first is sent; those that are not sent are never freed.
-    #[arg(long, value_name = "N", default_value_t = 0, requires = "drive")]
+    #[arg(long, value_name = "N", default_value_t = 0, requires = "drive", value_parser = value_parser!(u64).range(..=1_000_000))]
     pub made: u64,
     /// Have the bare loop send them, in the driver's place.
     #[arg(long, requires = "drive")]
@@ -312,18 +316,19 @@ pub struct CampaignArgs {
     /// Findings and summary.
     #[arg(long, value_name = "DIR", default_value = "target/campaign")]
     pub out: PathBuf,
-    /// Where the objects of `make modules` are.
-    #[arg(long, value_name = "DIR", default_value = SHIPPED)]
-    pub proto: PathBuf,
-    /// Where those of `kmod build --coverage` are; left out if they are not there.
-    #[arg(long, value_name = "DIR", default_value = COUNTING)]
-    pub counting: PathBuf,
-    /// Where those of `kmod build --atomics` are; left out if they are not there.
-    #[arg(long, value_name = "DIR", default_value = ATOMICS)]
-    pub atomics: PathBuf,
-    /// Where those of `kmod build --races` are; left out if they are not there.
-    #[arg(long, value_name = "DIR", default_value = RACES)]
-    pub races: PathBuf,
+    /// Where the objects are: `proto/kernel` if not given, where `make modules` puts them. With it, only those of the next three that are
+    /// given are used.
+    #[arg(long, value_name = "DIR")]
+    pub proto: Option<PathBuf>,
+    /// Where those of `kmod build --coverage` are, `proto/coverage` if not given; left out if they are not there.
+    #[arg(long, value_name = "DIR")]
+    pub counting: Option<PathBuf>,
+    /// Where those of `kmod build --atomics` are, `proto/atomics` if not given; left out if they are not there.
+    #[arg(long, value_name = "DIR")]
+    pub atomics: Option<PathBuf>,
+    /// Where those of `kmod build --races` are, `proto/races` if not given; left out if they are not there.
+    #[arg(long, value_name = "DIR")]
+    pub races: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -484,6 +489,12 @@ impl CampaignArgs {
     pub fn campaign(self) -> Campaign {
         let minutes = self.minutes.or((self.schedules.is_none() && !self.pairs).then_some(10));
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        // Those of this tree are of other sources than objects that somebody names.
+        let of_this_tree = self.proto.is_none();
+        let found = |named: Option<PathBuf>, usual: &str| {
+            let directory = named.or_else(|| of_this_tree.then(|| usual.into()));
+            directory.filter(|directory| directory.is_dir())
+        };
         Campaign {
             search: match self.hca {
                 _ if self.fabrics => Search::Fabrics(self.sm),
@@ -504,10 +515,10 @@ impl CampaignArgs {
             workers: self.workers.unwrap_or(processors),
             shrink_runs: self.shrink_runs,
             out: self.out,
-            proto: self.proto,
-            counting: Some(self.counting).filter(|counting| counting.is_dir()),
-            atomics: Some(self.atomics).filter(|atomics| atomics.is_dir()),
-            races: Some(self.races).filter(|races| races.is_dir()),
+            counting: found(self.counting, COUNTING),
+            atomics: found(self.atomics, ATOMICS),
+            races: found(self.races, RACES),
+            proto: self.proto.unwrap_or_else(|| SHIPPED.into()),
             program: None,
         }
     }

@@ -31,6 +31,7 @@ pub mod debug;
 pub mod desk;
 pub mod host;
 pub mod linux;
+mod mappings;
 pub mod objects;
 pub mod packets;
 pub mod probes;

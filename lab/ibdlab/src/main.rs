@@ -239,8 +239,8 @@ fn bench_command(args: BenchArgs) -> Result<()> {
 
 /// For a program that watches.
 fn drive(way: Way, args: BenchArgs) -> Result<()> {
-    let load = Load { way, addresses: 1, flows: 1, len: args.bytes };
-    let handing = Handing { burst: args.burst.max(1), chain: args.chain.into() };
+    let load = Load { way, addresses: 1, flows: 1, len: args.bytes as usize };
+    let handing = Handing { burst: args.burst as usize, chain: args.chain.into() };
     let (tell, made, bare) = (args.tell.clone(), args.made, args.bare);
     let told = own::drive(&args.bench(), load, handing, made, bare)?;
     tell.map_or(Ok(()), |file| told.write(&file))

@@ -108,7 +108,10 @@ fn check_step(scenario: &Scenario, step: &Step) -> Result<()> {
     let reason = match step {
         Step::PkeyMoves(moves) if is_default(scenario, moves.host.get_ref()) => DEFAULT_PKEY,
         Step::HcaRemoval(_) => PULLED,
-        Step::Link(link) if !loses_only(link) => DAMAGED,
+        Step::Link(link) => match more_than_loss(link) {
+            Some(reason) => reason,
+            None => return Ok(()),
+        },
         Step::Trouble(trouble) => match trouble.event.iter().find_map(|timed| cannot(scenario, &timed.event))
         {
             Some(reason) => reason,
@@ -122,7 +125,6 @@ fn check_step(scenario: &Scenario, step: &Step) -> Result<()> {
 }
 
 const PULLED: &str = "pulls an adapter under attached instances";
-const DAMAGED: &str = "damages packets, which the adapter only loses";
 const DEFAULT_PKEY: &str =
     "moves the default partition's P_Key, without which management does not reach the subnet manager";
 /// The longest that its SA takes for an answer, in milliseconds.
@@ -143,7 +145,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::GroupDeleted(_) | Event::GroupCreated(_) => "is of broadcast groups, which it always has",
         Event::PkeyRemoved(_) | Event::PkeyAdded(_) if default => DEFAULT_PKEY,
         Event::PkeyAdded(at) if *at.index.get_ref() == 0 => "puts a P_Key where the default partition's is",
-        Event::Link(link) if !loses_only(link) => DAMAGED,
+        Event::Link(link) => return more_than_loss(link),
         Event::CmLost(_) => "loses messages of the communication manager, which the adapter does not",
         Event::InterruptsLate(_) => "has interrupts come late",
         Event::SendsHang(_) => "has sends hang, which are done when a post returns",
@@ -159,11 +161,18 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
     })
 }
 
-/// Whether packets are lost on a link and nothing else happens to them.
-fn loses_only(link: &LinkFaulty) -> bool {
-    let LinkFaulty { duplicate, corrupt, corrupt_inside, reorder, delay_us, jitter_us, .. } = link;
-    let others = [duplicate, corrupt, corrupt_inside, reorder];
-    others.into_iter().all(|rate| *rate == 0) && *delay_us == 0 && *jitter_us == 0
+/// What happens to packets on a link beside being lost.
+fn more_than_loss(link: &LinkFaulty) -> Option<&'static str> {
+    let LinkFaulty { duplicate, corrupt, corrupt_inside, reorder, delay_us, jitter_us, .. } = *link;
+    let others = [
+        (duplicate > 0, "doubles packets (`duplicate`), which the adapter only loses"),
+        (corrupt > 0, "damages packets (`corrupt`), which the adapter only loses"),
+        (corrupt_inside > 0, "damages packets (`corrupt_inside`), which the adapter only loses"),
+        (reorder > 0, "reorders packets (`reorder`), which the adapter only loses"),
+        (delay_us > 0, "delays packets (`delay_us`), which the adapter only loses"),
+        (jitter_us > 0, "delays packets (`jitter_us`), which the adapter only loses"),
+    ];
+    others.into_iter().find_map(|(asked, reason)| asked.then_some(reason))
 }
 
 /// The hosts of a scenario on the ports of one adapter, with its subnet manager. On a thread of the machine.

@@ -1,9 +1,11 @@
 //! What this process says on its standard output and standard error, either of which may be closed or full.
 
-use std::io::{ErrorKind, Write, stderr, stdout};
+use std::io::{self, ErrorKind, Write, stderr, stdout};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Result};
+use signal_hook::consts::SIGPIPE;
+use signal_hook::low_level::emulate_default_handler;
 
 /// Writes a text to standard output. A reader that has had enough is no error.
 ///
@@ -15,6 +17,19 @@ pub fn say(text: &str) -> Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("standard output"),
         _ => Ok(()),
+    }
+}
+
+/// Writes a text as a command of illumos does: if nobody reads any more, the process ends by SIGPIPE.
+///
+/// # Errors
+///
+/// What else is in the way.
+pub fn say_or_end(to: &mut impl Write, text: &str) -> io::Result<()> {
+    match to.write_all(text.as_bytes()).and_then(|()| to.flush()) {
+        // The process ignores the signal itself, as every program in Rust does.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => emulate_default_handler(SIGPIPE),
+        written => written,
     }
 }
 

@@ -1,11 +1,10 @@
-//! Labs that stay up, and illumos's commands in them: scripts against what the original prints, refusals, what outlives a lab.
+//! Labs that stay up, and illumos's commands in them: scripts against what the original prints, what outlives a lab, Linux's programs.
 //!
 //! These run on the wall clock and wait for conditions.
 
 mod lab;
 
 use std::fs;
-use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use lab::{Lab, root, without_linux};
@@ -103,6 +102,32 @@ fn what_is_configured_for_good_outlives_the_lab_and_what_is_not_does_not() {
 }
 
 #[test]
+fn an_mtu_of_connected_mode_outlives_the_lab_whichever_property_was_set_last() {
+    let lab = Lab::new();
+    let scenario = root().join("scenarios/desk.toml");
+    lab.up(&scenario, &[]);
+    let shown = "dladm show-linkprop -c -o property,value -p linkmode,mtu p8001.ibp0";
+    let expected = ("linkmode:cm\nmtu:9000\n".to_owned(), 0);
+    for lines in [
+        &["dladm create-part -f -l ibp0 -P 8001 p8001.ibp0", "dladm set-linkprop -p linkmode=cm p8001.ibp0"]
+            [..],
+        &["dladm set-linkprop -p linkmode=cm p8001.ibp0"],
+    ] {
+        for line in lines.iter().chain(&["dladm set-linkprop -p mtu=9000 p8001.ibp0"]) {
+            assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+        }
+        if lines.len() == 1 {
+            assert_eq!(lab.run("alice", lines[0]), (String::new(), 0), "linkmode last");
+        }
+        assert_eq!(lab.run("alice", shown), expected);
+        lab.down();
+        lab.up(&scenario, &[]);
+        assert_eq!(lab.run("alice", shown), expected);
+    }
+    lab.down();
+}
+
+#[test]
 fn a_first_boot_gives_the_scenario_s_addresses_and_hosts_reach_each_other() {
     let lab = Lab::new();
     lab.up(&root().join("scenarios/desk.toml"), &[]);
@@ -128,6 +153,16 @@ fn an_address_that_another_host_has_is_a_duplicate_until_it_is_free() {
     assert_eq!(shown("alice", "more"), "duplicate:--p--\n");
     assert_eq!(shown("bob", "v4"), "ok:U-p--\n", "whoever had it keeps it");
     assert_eq!(lab.run("alice", "ping 10.0.0.2 1").1, 0, "and answers");
+    let (flags, _) = lab.run("alice", "ifconfig pFFFF.ibp0 inet");
+    let refused =
+        "pFFFF.ibp0:1: flags=4001000842<BROADCAST,RUNNING,MULTICAST,IPv4,DUPLICATE> mtu 2044 index 2\n";
+    assert!(flags.contains(refused), "{flags}");
+    assert_eq!(lab.ibdlab(&["fabric", "unplug", "bob"]), (String::new(), 0));
+    let (said, code) = lab.run("alice", "ping bob 1");
+    assert_eq!((said.as_str(), code), ("no answer from bob\n", 1), "alice does not answer in its place");
+    assert_eq!(lab.ibdlab(&["fabric", "plug", "bob"]), (String::new(), 0));
+    assert_eq!(lab.run("alice", "ping 10.0.0.1"), ("10.0.0.1 is alive\n".into(), 0), "its own");
+    assert_eq!(lab.run("alice", "ping localhost"), ("localhost is alive\n".into(), 0));
     assert_eq!(lab.run("alice", "ipadm delete-addr pFFFF.ibp0/more"), (String::new(), 0));
     assert_eq!(lab.run("bob", "ipadm delete-addr pFFFF.ibp0/v4"), (String::new(), 0));
     assert_eq!(lab.run("alice", create), (String::new(), 0));
@@ -148,89 +183,6 @@ fn a_ping_of_more_than_a_packet_holds_goes_in_fragments() {
     let (said, code) = lab.run("alice", "ping -s bob 65508 1");
     assert!(code == 1 && said.contains("bad data size: 65508"), "{said}");
     lab.down();
-}
-
-/// A question of ARP to everybody, as the plugin has the broadcast address, for an address that nobody has.
-const FRAME: &str = "# destination, IPoIB header, ARP
-00ffffffff10401b00000000 00000000ffffffff 08060000
-002008001404000100000048fe800000000000000002c903000a1b2d0a000001
-00000000000000000000000000000000000000000a000009
-";
-
-#[test]
-fn a_frame_from_a_file_goes_out_as_it_is() {
-    let lab = Lab::new();
-    lab.up(&root().join("scenarios/desk.toml"), &[]);
-    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
-    let (file, words) = (lab.path("frames"), lab.path("words"));
-    let frame = FRAME.lines().skip(1).collect::<String>();
-    fs::write(&file, format!("# one frame\n{frame}\n")).expect("written");
-    let ibdlab = env!("CARGO_BIN_EXE_ibdlab");
-    let script = format!(
-        "snoop -r -c 1 -d pFFFF.ibp0 arp and host 10.0.0.9 2>{words} & until grep -qs Using {words}; do sleep 1; done; \
-         {ibdlab} send alice pFFFF.ibp0 {file}; wait"
-    );
-    let expected = "    10.0.0.1 -> *            ARP C Who is 10.0.0.9, 10.0.0.9 ?\n";
-    assert_eq!(lab.exec("bob", &["sh", "-c", &script]), (expected.to_owned(), 0));
-    for (text, why) in [
-        ("0", "line 1: expected pairs of hexadecimal digits"),
-        ("00ff", "pFFFF.ibp0: 0 of 1 frames were taken"),
-    ] {
-        fs::write(&file, text).expect("written");
-        let (said, code) = lab.ibdlab(&["send", "alice", "pFFFF.ibp0", &file]);
-        assert!(code == 1 && said.contains(why), "{said}");
-    }
-    let (said, code) = lab.ibdlab(&["send", "alice", "nothing0", &file]);
-    assert!(code == 1 && said.contains("nothing0: ENOENT"), "{said}");
-    lab.down();
-}
-
-#[test]
-fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
-    let lab = Lab::new();
-    let scenario = root().join("scenarios/desk.toml");
-    lab.up(&scenario, &["--lab", "one"]);
-    lab.up(&scenario, &["--lab", "two"]);
-    let (said, code) = lab.ibdlab(&["up", path(&scenario), "--lab", "one"]);
-    assert!(code == 1 && said.contains("the lab `one` is up already"), "{said}");
-    let (said, code) = lab.ibdlab(&["exec", "alice", "--", "dladm", "show-ib"]);
-    assert!(code == 1 && said.contains("several labs are up, say which with --lab: one, two"), "{said}");
-    let (said, code) = lab.ibdlab(&["exec", "--lab", "two", "carol", "--", "true"]);
-    assert!(code == 1 && said.contains("there is no host `carol`, expected one of alice, bob"), "{said}");
-    lab.kill("one");
-    let (said, code) = lab.ibdlab(&["exec", "--lab", "one", "alice", "--", "dladm", "show-ib"]);
-    assert!(code == 1 && said.contains("the lab `one` is not up any more"), "{said}");
-    lab.up(&scenario, &["--lab", "one"]);
-    lab.kill("one");
-    let (said, code) = lab.ibdlab(&["down", "--lab", "one"]);
-    assert!(code == 1 && said.contains("the lab `one` is not up any more"), "{said}");
-    assert!(!lab.directory_of("one").exists());
-    assert_eq!(lab.ibdlab(&["down"]), (String::new(), 0));
-    let (said, code) = lab.ibdlab(&["status"]);
-    assert!(code == 1 && said.contains("no lab is up"), "{said}");
-}
-
-#[test]
-fn a_lab_that_dies_while_it_is_asked_is_said_to_be_gone() {
-    let lab = Lab::new();
-    for (heard, answer) in [(0, ""), (1, ""), (1, "{\"Out\":\"ha"), (4096, "")] {
-        let (_lock, socket) = lab.stand_in("one");
-        let dying = std::thread::spawn(move || {
-            let (mut client, _) = socket.accept().expect("a client");
-            let _ = client.read(&mut vec![0; heard]).expect("a request");
-            client.write_all(answer.as_bytes()).expect("it listens");
-        });
-        let (said, code) = lab.ibdlab(&["exec", "--lab", "one", "alice", "--", "dladm", "show-ib"]);
-        assert_eq!((said.as_str(), code), ("ibdlab: the lab `one` is not up any more\n", 1), "{heard}");
-        dying.join().expect("it died as it should");
-    }
-    let (_lock, socket) = lab.stand_in("two");
-    drop(socket);
-    let (said, _) = lab.ibdlab(&["status", "--lab", "two"]);
-    assert_eq!(said, "ibdlab: the lab `two` is not up any more\n");
-    fs::remove_file(lab.socket("two")).expect("it was there");
-    let (said, _) = lab.ibdlab(&["status", "--lab", "two"]);
-    assert_eq!(said, "ibdlab: the lab `two` is not ready yet\n");
 }
 
 #[test]
@@ -256,23 +208,6 @@ fn many_commands_at_once_leave_links_and_files_of_one_mind() {
     let addresses = shown("ipadm show-addr -p -o addrobj,persistent");
     assert_eq!(addresses[2..], ["part2/v4:U--", "part4/v4:U--", "part6/v4:U--", "part8/v4:U--"]);
     lab.down();
-}
-
-#[test]
-fn what_cannot_come_up_says_why_and_leaves_nothing() {
-    let lab = Lab::new();
-    for (scenario, more, why) in [
-        ("scenarios/desk.toml", &["--module", "alice/ibp=Makefile"][..], "loading the driver"),
-        ("scenarios/nowhere.toml", &[], "scenarios/nowhere.toml: No such file"),
-        ("scenarios/desk.toml", &["--lab", "../x"], "`../x` is no name for a lab"),
-    ] {
-        let (said, code) = lab.ibdlab(&[&["up", scenario], more].concat());
-        assert!(code == 1 && said.contains(why), "{said}");
-        assert_eq!(
-            lab.ibdlab(&["status"]),
-            ("ibdlab: no lab is up: `ibdlab up SCENARIO` starts one\n".into(), 1)
-        );
-    }
 }
 
 #[test]
@@ -380,262 +315,5 @@ fn linux_s_large_sends_are_off_after_a_restart_without_the_link_s_and_on_after_o
     replumb(1);
     lab.until("large sends are on", || features("alice") == [true, true, false, false]);
     lab.until("bob answers", || lab.run("alice", "ping 192.168.77.2 1").1 == 0);
-    lab.down();
-}
-
-#[test]
-fn a_signal_ends_a_lab_as_down_does() {
-    let lab = Lab::new();
-    lab.up(&root().join("scenarios/desk.toml"), &[]);
-    let log = lab.log("lab");
-    lab.terminate("lab");
-    lab.until("it has ended", || lab.ibdlab(&["status"]).1 == 1);
-    assert_eq!(std::io::read_to_string(log).expect("the log"), "", "nothing was left behind");
-}
-
-#[test]
-fn a_capture_of_snoop_is_what_tshark_expects() {
-    let lab = Lab::new();
-    lab.up(&root().join("scenarios/desk.toml"), &[]);
-    lab.until("bob answers", || lab.run("alice", "ping bob 1").1 == 0);
-    let file = lab.path("capture");
-    let script = format!(
-        "snoop -q -c 4 -o {file} -d pFFFF.ibp0 icmp 2>{file}.words & \
-         until grep -qs Using {file}.words; do sleep 1; done; \
-         while kill -0 $! 2>/dev/null; do ping -s bob 1000 1 >/dev/null; done"
-    );
-    assert_eq!(lab.exec("alice", &["sh", "-c", &script]), (String::new(), 0));
-    let mut tshark = std::process::Command::new("tshark");
-    tshark.args(["-r", &file, "-T", "fields", "-e", "frame.encap_type", "-e", "frame.len", "-e", "ip.src"]);
-    let output = tshark.args(["-e", "icmp.type", "-e", "icmp.seq"]).output().expect("tshark");
-    let said = String::from_utf8_lossy(&output.stdout).into_owned();
-    let fields: Vec<Vec<&str>> = said.lines().map(|line| line.split('\t').skip(1).collect()).collect();
-    let echo = |from, kind, sequence| vec!["1032", from, kind, sequence];
-    let expected = [
-        echo("10.0.0.1", "8", "0"),
-        echo("10.0.0.2", "0", "0"),
-        echo("10.0.0.1", "8", "0"),
-        echo("10.0.0.2", "0", "0"),
-    ];
-    assert_eq!(fields, expected, "{said}{}", String::from_utf8_lossy(&output.stderr));
-    lab.down();
-}
-
-/// A command line that is refused, what it says, and its exit code.
-type Refusal = (&'static str, &'static str, i32);
-
-const REFUSALS: [Refusal; 36] = [
-    // Names of links.
-    ("dladm create-part -l ibp9 -P ffff p1", "dladm: invalid link name 'ibp9'", 1),
-    (
-        "dladm create-part -l pFFFF.ibp0 -P ffff p1",
-        "dladm: partition ffff creation over pFFFF.ibp0 failed: operation not supported",
-        1,
-    ),
-    ("dladm create-part -l ibp0 -P ffff 1p", "dladm: Invalid link name '1p'", 1),
-    ("dladm create-part -l ibp0 -P ffff p01", "dladm: Invalid link name 'p01'", 1),
-    ("dladm create-part -l ibp0 -P ffff name-1", "dladm: Invalid link name 'name-1'", 1),
-    (
-        "dladm create-part -l ibp0 -P ffff a2345678901234567890123456789012",
-        "dladm: Invalid link name 'a2345678901234567890123456789012'",
-        1,
-    ),
-    ("dladm delete-part p9", "dladm: invalid link name 'p9'", 1),
-    ("dladm delete-part ibp0", "dladm: ibp0: partition deletion failed: invalid argument", 1),
-    ("dladm show-link xyz0", "dladm: link xyz0 is not valid: object not found", 1),
-    ("dladm show-phys pFFFF.ibp0", "dladm: failed to show physical link pFFFF.ibp0: invalid argument", 1),
-    ("dladm show-part ibp0", "dladm: failed to show IB partition 'ibp0': invalid argument", 1),
-    ("dladm show-ib pFFFF.ibp0", "dladm: failed to show IB Phys link 'pFFFF.ibp0': invalid argument", 1),
-    ("dladm rename-link pFFFF.ibp0 ibp0", "dladm: rename operation failed: object already exists", 1),
-    ("dladm rename-link pFFFF.ibp0 ib0", "dladm: rename operation failed: link busy", 1),
-    // P_Keys.
-    (
-        "dladm create-part -l ibp0 -P 8000 p1",
-        "dladm: partition 8000 creation over ibp0 failed: invalid PKEY",
-        1,
-    ),
-    ("dladm create-part -l ibp0 -P ffffz p1", "dladm: Invalid pkey", 1),
-    ("dladm create-part -l ibp0 -P -1 p1", "dladm: Invalid pkey", 1),
-    (
-        "dladm create-part -l ibp0 -P 8002 p1",
-        "dladm: partition 8002 creation over ibp0 failed: PKEY is not present on the port",
-        1,
-    ),
-    (
-        "dladm create-part -l ibp0 -P ffff pFFFF.ibp0",
-        "dladm: partition ffff creation over ibp0 failed: object already exists",
-        1,
-    ),
-    (
-        "dladm create-part -l ibp1 -P ffff p1",
-        "dladm: partition ffff creation over ibp1 failed: port is down",
-        1,
-    ),
-    // A property that fails takes the partition with it.
-    (
-        "dladm create-part -l ibp0 -P ffff -p _ibd_num_ah=31 p1",
-        "dladm: partition ffff creation over ibp0 failed: invalid argument",
-        1,
-    ),
-    ("dladm create-part -l ibp0 -P ffff -p linkmode p1", "dladm: invalid IB partition property", 1),
-    (
-        "dladm set-linkprop -p mtu=9000 pFFFF.ibp0",
-        "dladm: warning: cannot set link property 'mtu' on 'pFFFF.ibp0': invalid argument",
-        1,
-    ),
-    (
-        "dladm set-linkprop -p state=down pFFFF.ibp0",
-        "dladm: warning: cannot set link property 'state' on 'pFFFF.ibp0': read-only property",
-        1,
-    ),
-    // In use.
-    ("dladm delete-part pFFFF.ibp0", "dladm: pFFFF.ibp0: partition deletion failed: link busy", 1),
-    // Without the privilege.
-    (
-        "ppriv -e -s A-sys_dl_config dladm create-part -l ibp0 -P 8001 p1",
-        "dladm: partition 8001 creation over ibp0 failed: permission denied",
-        1,
-    ),
-    (
-        "ppriv -e -s A=basic dladm delete-part pFFFF.ibp0",
-        "dladm: pFFFF.ibp0: partition deletion failed: permission denied",
-        1,
-    ),
-    (
-        "ppriv -e -s A=basic dladm set-linkprop -p _ibd_num_ah=64 pFFFF.ibp0",
-        "dladm: warning: cannot set link property '_ibd_num_ah' on 'pFFFF.ibp0': permission denied",
-        1,
-    ),
-    (
-        "ppriv -e -s A=basic ipadm delete-if pFFFF.ibp0",
-        "ipadm: Could not delete pFFFF.ibp0: Permission denied",
-        1,
-    ),
-    // Options.
-    ("dladm show-part -p", "dladm: -p requires -o", 1),
-    ("dladm show-link -p -o nothing", "dladm: unknown output field: `nothing'", 1),
-    // Addresses.
-    (
-        "ipadm create-addr -T static -a 10.0.0.1/24 pFFFF.ibp0/v4",
-        "ipadm: Could not create address: Address object already exists",
-        1,
-    ),
-    (
-        "ipadm create-addr -T static -a 10.0.0.300/24 pFFFF.ibp0/v5",
-        "ipadm: Could not create address: Invalid argument provided",
-        1,
-    ),
-    (
-        "ipadm create-addr -T static -a 10.0.0.3/24 ibp9/v4",
-        "ipadm: Could not create address: Interface does not exist",
-        1,
-    ),
-    ("ipadm delete-addr pFFFF.ibp0/v9", "ipadm: could not delete address: Object not found", 1),
-    ("ping nobody", "ping: unknown host nobody", 1),
-];
-
-#[test]
-fn what_is_refused_says_why_and_leaves_everything_as_it_was() {
-    let lab = Lab::new();
-    lab.up(&scripts("two-keys").join("lab.toml"), &[]);
-    for line in [
-        "dladm create-part -l ibp0 -P ffff pFFFF.ibp0",
-        "ipadm create-if pFFFF.ibp0",
-        "ipadm create-addr -T static -a 10.0.0.1/24 pFFFF.ibp0/v4",
-    ] {
-        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
-    }
-    lab.until("the link is up", || lab.run("alice", "dladm show-part -p -o state pFFFF.ibp0").0 == "up\n");
-    let state = || {
-        let links = lab.run("alice", "dladm show-link -p -o link,class,mtu,state,over").0;
-        let parts = lab.run("alice", "dladm show-part -P -p -o link,pkey,over").0;
-        let properties =
-            lab.run("alice", "dladm show-linkprop -c -o property,value -p _ibd_num_ah,linkmode pFFFF.ibp0").0;
-        let addresses = lab.run("alice", "ipadm show-addr -p -o addrobj,addr").0;
-        let files = ["etc/dladm/datalink.conf", "etc/ipadm/ipadm.conf"].map(|file| lab.read("alice", file));
-        (links, parts, properties, addresses, files)
-    };
-    let before = state();
-    for (line, words, code) in REFUSALS {
-        assert_eq!(lab.run("alice", line), (format!("{words}\n"), code), "{line}");
-        assert_eq!(state(), before, "{line}");
-    }
-    // Those that print a usage.
-    for line in [
-        "dladm create-part -P ffff p1",
-        "dladm create-part -l ibp0 p1",
-        "dladm delete-part",
-        "dladm nonsense",
-        "ipadm create-if",
-        "kstat -p -z",
-        "dladm show-part -l",
-    ] {
-        let (said, code) = lab.run("alice", line);
-        assert!(code != 0 && said.to_lowercase().contains("usage:"), "{line}: {said}");
-        assert_eq!(state(), before, "{line}");
-    }
-    lab.down();
-}
-
-#[test]
-fn what_cannot_be_written_down_is_not_done() {
-    let lab = Lab::new();
-    lab.up(&root().join("scenarios/desk.toml"), &[]);
-    for line in [
-        "dladm create-part -l ibp0 -P 8001 spare1",
-        "dladm set-linkprop -p _ibd_num_ah=64 spare1",
-        "dladm create-part -t -l ibp0 -P 8001 once1",
-        "ipadm create-if -t once1",
-        "ipadm create-addr -T static -a 10.3.0.1/24 once1/v4",
-    ] {
-        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
-    }
-    // Where the new text is written before it takes the file's place.
-    lab.write("alice", "etc/dladm/datalink.new/in the way", "");
-    lab.write("alice", "etc/ipadm/ipadm.new/in the way", "");
-    let state = || {
-        [
-            "dladm show-link -p -o link,class,over",
-            "dladm show-part -P -p -o link,pkey,over",
-            "dladm show-linkprop -c -o property,value -p _ibd_num_ah spare1",
-            "ipadm show-addr -p -o addrobj,type,addr,persistent",
-        ]
-        .map(|line| lab.run("alice", line))
-    };
-    let before = state();
-    for line in [
-        "dladm create-part -l ibp0 -P 8001 more1",
-        "dladm set-linkprop -p _ibd_num_ah=128 spare1",
-        "dladm reset-linkprop -p _ibd_num_ah spare1",
-        "dladm rename-link spare1 other1",
-        "dladm rename-link ibp1 other1",
-        "dladm delete-part spare1",
-        "ipadm create-if spare1",
-        "ipadm create-addr -T static -a 10.2.0.1/24 pFFFF.ibp0/more",
-        "ipadm delete-addr pFFFF.ibp0/v4",
-        "ipadm delete-if pFFFF.ibp0",
-        "ipadm create-ipmp ipmp0",
-    ] {
-        let (said, code) = lab.run("alice", line);
-        assert_eq!((said.to_lowercase().contains("operation failed"), code), (true, 1), "{line}: {said}");
-        assert_eq!(state(), before, "{line}");
-    }
-    let mut log = String::new();
-    lab.log("lab").read_to_string(&mut log).expect("text");
-    assert!(log.contains("etc/dladm/datalink.conf: Is a directory"), "{log}");
-    // What is for now alone needs no file.
-    for line in ["ipadm delete-addr once1/v4", "ipadm delete-if once1", "dladm delete-part -t once1"] {
-        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
-    }
-    lab.down();
-}
-
-#[test]
-fn what_does_not_come_as_a_hosts_files_have_it_is_told_when_the_lab_is_up() {
-    let lab = Lab::new();
-    let line = "p1\tclass=int,256;media=int,26;pkey=int,65535;linkover=string,ibp9;\n";
-    lab.write("alice", "etc/dladm/datalink.conf", line);
-    let (said, code) = lab.ibdlab(&["up", "scenarios/desk.toml"]);
-    assert_eq!((said.as_str(), code), ("lab lab is up: alice, bob\nalice: p1: object not found\n", 0));
     lab.down();
 }

@@ -153,7 +153,11 @@ fn trouble_that_is_none_of_the_adapters_is_refused_before_anything_runs() {
         ("hca-removed = { host = \"bob\" }", "pulls an adapter under attached instances"),
         (
             "link = { host = \"bob\", loss = 5, corrupt = 5, for_ms = 1 }",
-            "damages packets, which the adapter only loses",
+            "damages packets (`corrupt`), which the adapter only loses",
+        ),
+        (
+            "link = { host = \"bob\", loss = 5, delay_us = 5, for_ms = 1 }",
+            "delays packets (`delay_us`), which the adapter only loses",
         ),
         ("pkey-added = { host = \"bob\", index = 0 }", "puts a P_Key where the default partition's is"),
         ("sends-hang = { host = \"bob\", for_ms = 1 }", "has sends hang, which are done when a post returns"),

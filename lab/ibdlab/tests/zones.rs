@@ -99,6 +99,23 @@ fn the_global_zone_keeps_the_properties_of_a_link_it_lends_and_gets_it_back() {
 }
 
 #[test]
+fn a_zone_that_is_made_anew_has_nothing_of_the_one_before() {
+    let lab = with_a_zone();
+    for line in ["zoneadm -z web halt", "zoneadm -z web uninstall"] {
+        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+    }
+    assert!(!lab.has("alice", "zones/web"), "its files are gone");
+    assert_eq!(lab.run("alice", "zonecfg -z web delete"), (String::new(), 0));
+    assert!(!lab.has("alice", "etc/zones/web.xml"), "its configuration is gone");
+    assert_eq!(lab.exec("alice", &["zonecfg", "-z", "web", CONFIGURE]), (String::new(), 0));
+    for line in ["zoneadm -z web install", "zoneadm -z web boot"] {
+        assert_eq!(lab.run("alice", line), (String::new(), 0), "{line}");
+    }
+    assert_eq!(in_zone(&lab, "ipadm show-addr -p -o addrobj").0, "lo0/v4\nlo0/v6\n");
+    lab.down();
+}
+
+#[test]
 fn a_zone_comes_back_with_its_host_and_has_its_addresses() {
     let lab = with_a_zone();
     lab.down();

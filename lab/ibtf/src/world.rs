@@ -188,14 +188,15 @@ impl InfiniBand {
         }
     }
 
-    /// Captures every frame at the ports that exist now, out and in, in a pcapng file that tshark reads; replaces a capture that
-    /// is on.
+    /// Captures every frame at the ports that exist now, out and in, in a pcapng file that tshark reads, or so many of them; replaces a
+    /// capture that is on.
     ///
     /// # Errors
     /// What creating or writing the file says.
-    pub fn capture(&self, path: &Path) -> io::Result<Capture> {
-        let tap =
-            Arc::new(ErfPcapng::new(BufWriter::new(File::create(path)?), &self.0.fabric.subnet_ports())?);
+    pub fn capture(&self, path: &Path, most: Option<u64>) -> io::Result<Capture> {
+        let file = BufWriter::new(File::create(path)?);
+        let tap = ErfPcapng::new(file, &self.0.fabric.subnet_ports())?.at_most(most.unwrap_or(u64::MAX));
+        let tap = Arc::new(tap);
         self.0.fabric.set_tap(Some(tap.clone()));
         Ok(Capture { fabric: self.0.fabric.clone(), tap })
     }

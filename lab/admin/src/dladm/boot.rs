@@ -87,9 +87,12 @@ fn up(system: &dyn System, line: &Line) -> Result<(), &'static str> {
         .inspect_err(|_| system.destroy_datalink(id))
 }
 
-/// The properties of a line that can be given to a driver.
+/// The properties of a line that can be given to a driver, in the order in which illumos sets them (`dladm_walk_linkprop`): those of
+/// its table as they stand there, so that an MTU finds the mode that it is for, then private ones as the file has them.
 fn properties(line: &Line) -> Vec<(PropertyId, PropertyValue)> {
-    line.properties().filter_map(|(name, text)| linkprop::encode(name, text)).collect()
+    let mut properties: Vec<(&str, &str)> = line.properties().collect();
+    properties.sort_by_key(|(name, _)| linkprop::place(name));
+    properties.into_iter().filter_map(|(name, text)| linkprop::encode(name, text)).collect()
 }
 
 /// `-R`: the command is written where the next boot of that root finds it.

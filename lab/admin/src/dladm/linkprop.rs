@@ -55,7 +55,7 @@ const fn asked(name: &'static str, what: Asked, default: &'static str, possible:
     Public { name, asked: Some(what), partitions_only: false, permission: "", value: "", default, possible }
 }
 
-/// In the order they are shown.
+/// In the order they are shown, and set at boot (`prop_table` of `libdladm`).
 pub(super) static PUBLIC: [Public; 22] = [
     Public { partitions_only: true, ..asked("linkmode", Asked::LinkMode, "cm", "cm,ud") },
     resource("autopush", "rw", ""),
@@ -140,6 +140,11 @@ pub(super) fn parse_list(text: &str) -> Option<Vec<(String, String)>> {
 
 fn public(name: &str) -> Option<&'static Public> {
     PUBLIC.iter().find(|property| property.name == name)
+}
+
+/// Where a property stands among the public ones; behind them all if it is private.
+pub(super) fn place(name: &str) -> usize {
+    PUBLIC.iter().position(|property| property.name == name).unwrap_or(PUBLIC.len())
 }
 
 /// What a driver is given for a text; `None` for a property no driver is asked for, or a text that is none of its values.

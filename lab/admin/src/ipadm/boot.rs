@@ -9,7 +9,7 @@ use crate::system::System;
 /// Plumbs the interfaces of the file and gives them their addresses. What could not be done, in words.
 pub fn boot(system: &dyn System) -> Vec<String> {
     let lines = conf::lines(system);
-    let mut troubles = Vec::new();
+    let mut troubles = conf::not_understood(system);
     for line in &lines {
         if let Line::Interface { name, ipv6: false } = line
             && let Err(errno) = system.plumb(name)

@@ -42,7 +42,9 @@ impl Line {
             AddressKind::Dhcp
         } else {
             let (address, length) = part("_ipv4addr").or_else(|| part("_ipv6addr"))?.split_once('/')?;
-            AddressKind::Static(address.parse().ok()?, length.parse().ok()?)
+            let address: IpAddr = address.parse().ok()?;
+            let most = if address.is_ipv4() { 32 } else { 128 };
+            AddressKind::Static(address, length.parse().ok().filter(|length| *length <= most)?)
         };
         Some(Self::Address { interface, object: object.to_owned(), kind })
     }
@@ -91,6 +93,13 @@ pub(crate) fn read_back(text: &str) {
 pub(super) fn lines(system: &dyn System) -> Vec<Line> {
     let text = system.read_file(FILE).unwrap_or_default();
     text.lines().filter_map(Line::parse).collect()
+}
+
+/// Lines that name an address object, and do not say which address.
+pub(super) fn not_understood(system: &dyn System) -> Vec<String> {
+    let text = system.read_file(FILE).unwrap_or_default();
+    let damaged = |line: &&str| line.contains(";_aobjname=") && Line::parse(line).is_none();
+    text.lines().filter(damaged).map(|line| format!("{FILE}: not understood: {line}")).collect()
 }
 
 /// Whether there is a file at all.
@@ -146,6 +155,8 @@ mod tests {
             let line = Line::Group { name: "ipmp0".into(), members };
             assert_eq!(Line::parse(&line.text()), Some(line));
         }
-        assert_eq!(Line::parse("_ifname=ibd0;_aobjname=ibd0/x;_ipv4addr=10.0.0.1;"), None);
+        for bad in ["_ipv4addr=10.0.0.1;", "_ipv4addr=10.0.0.1/33;", "_ipv6addr=fd00::1/129;"] {
+            assert_eq!(Line::parse(&format!("_ifname=ibd0;_aobjname=ibd0/x;{bad}")), None, "{bad}");
+        }
     }
 }

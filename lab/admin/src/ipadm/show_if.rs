@@ -7,7 +7,7 @@ use super::die;
 use super::shown::Shown;
 use crate::ofmt::{Cell, Field, Table};
 use crate::session::{Outcome, Session};
-use crate::system::{Class, Interface};
+use crate::system::{Address, Class, Interface};
 
 const FIELDS: [Field; 5] = [("IFNAME", 11), ("CLASS", 10), ("STATE", 9), ("CURRENT", 13), ("PERSISTENT", 11)];
 const NAMES: [&str; 5] = ["IFNAME", "CLASS", "STATE", "CURRENT", "PERSISTENT"];
@@ -40,7 +40,7 @@ pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) 
 }
 
 fn cells(interface: &Interface, lines: &[Line]) -> [Cell; 5] {
-    let up = interface.addresses.iter().any(|address| address.address.is_some());
+    let up = interface.addresses.iter().any(Address::is_up);
     let (class, current) = match interface.class {
         Class::Loopback => ("VIRTUAL", "-m-v------46"),
         Class::Ip | Class::Under { .. } => ("IP", "bm--------46"),

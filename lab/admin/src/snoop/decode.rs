@@ -3,7 +3,9 @@
 use std::net::IpAddr;
 
 use super::icmp;
-use super::network::{addresses, ethertype, ipv4_at, ipv6_at, payload, short, transport, word};
+use super::network::{
+    Fragment, addresses, ethertype, fragment, ipv4_at, ipv6_at, payload, short, transport, word,
+};
 use crate::ifconfig::link_address;
 
 pub(super) const IPV4: u16 = 0x0800;
@@ -14,8 +16,8 @@ pub(super) const IPV6: u16 = 0x86dd;
 pub(super) struct Layer {
     /// What its lines begin with on a page.
     pub(super) prefix: &'static str,
-    /// Its line, name included.
-    pub(super) summary: String,
+    /// Its line, name included; none for what is shown on a page alone.
+    pub(super) summary: Option<String>,
     /// Its page.
     pub(super) page: Vec<String>,
 }
@@ -47,8 +49,26 @@ pub(super) fn decode(frame: &[u8], size: usize, arrival: String, named: Named<'_
         Some(IPV6) => decoded.layers.extend(ipv6(packet)),
         _ => {}
     }
-    decoded.layers.extend(above(frame, named));
+    decoded.layers.extend(match part(frame) {
+        None => above(frame, named),
+        // The line of IP says what is known of a fragment. The first one has the next header, and shows it on its page.
+        Some(Fragment { offset: 0, .. }) => above(frame, named).map(|layer| Layer { summary: None, ..layer }),
+        Some(_) => continuation(payload(frame)),
+    });
     decoded
+}
+
+fn part(frame: &[u8]) -> Option<Fragment> {
+    (ethertype(frame)? == IPV4).then(|| fragment(payload(frame))).flatten()
+}
+
+/// A fragment that is not the first.
+fn continuation(packet: &[u8]) -> Option<Layer> {
+    let (header, length) = (u16::from(packet.first()? & 0xf) * 4, short(packet, 2)?);
+    let (id, protocol) = (short(packet, 4)?, protocol_name(*packet.get(9)?));
+    let bytes = length.saturating_sub(header);
+    let line = format!("{protocol}:  [{bytes} byte(s) of data, continuation of IP ident={id}]");
+    Some(Layer { prefix: "", summary: None, page: vec![line] })
 }
 
 fn above(frame: &[u8], named: Named<'_>) -> Option<Layer> {
@@ -72,7 +92,7 @@ fn link(frame: &[u8], size: usize, arrival: String) -> Layer {
     };
     Layer {
         prefix: "IPIB:  ",
-        summary: format!("IPIB Type={kind:04X} ({name}), size = {size} bytes"),
+        summary: Some(format!("IPIB Type={kind:04X} ({name}), size = {size} bytes")),
         page: vec![
             "----- IPIB Header -----".into(),
             String::new(),
@@ -112,7 +132,7 @@ fn arp(packet: &[u8], named: Named<'_>) -> Option<Layer> {
         format!("Target protocol address = {}", both(target)),
         String::new(),
     ];
-    Some(Layer { prefix: "ARP:  ", summary, page })
+    Some(Layer { prefix: "ARP:  ", summary: Some(summary), page })
 }
 
 /// A line for a bit: where it is, and what it says when it is clear and when it is set.
@@ -130,16 +150,16 @@ fn protocol_name(protocol: u8) -> &'static str {
         6 => "TCP",
         17 => "UDP",
         58 => "ICMPv6",
-        _ => "unknown",
+        _ => "",
     }
 }
 
 fn ipv4(packet: &[u8], named: Named<'_>) -> Option<Layer> {
     let header = (packet.first()? & 0xf) * 4;
     let (tos, length, id) = (*packet.get(1)?, short(packet, 2)?, short(packet, 4)?);
-    let (fragment, ttl, protocol) = (short(packet, 6)?, *packet.get(8)?, *packet.get(9)?);
+    let (place, ttl, protocol) = (short(packet, 6)?, *packet.get(8)?, *packet.get(9)?);
     let (from, to) = (ipv4_at(packet, 12)?, ipv4_at(packet, 16)?);
-    let flags = (fragment >> 8) as u8;
+    let flags = (place >> 8) as u8;
     let page = vec![
         "----- IP Header -----".into(),
         String::new(),
@@ -157,7 +177,7 @@ fn ipv4(packet: &[u8], named: Named<'_>) -> Option<Layer> {
         format!("Flags = 0x{:x}", flags >> 4),
         bit(flags, 6, ["may fragment", "do not fragment"]),
         bit(flags, 5, ["last fragment", "more fragments"]),
-        format!("Fragment offset = {} bytes", u32::from(fragment & 0x1fff) * 8),
+        format!("Fragment offset = {} bytes", (place & 0x1fff) * 8),
         format!("Time to live = {ttl} seconds/hops"),
         format!("Protocol = {protocol} ({})", protocol_name(protocol)),
         format!("Header checksum = {:04x}", short(packet, 10)?),
@@ -166,8 +186,15 @@ fn ipv4(packet: &[u8], named: Named<'_>) -> Option<Layer> {
         if header > 20 { format!("Options: {} bytes", header - 20) } else { "No options".into() },
         String::new(),
     ];
-    let summary = format!("IP  D={to} S={from} LEN={length}, ID={id}, TOS=0x{tos:x}, TTL={ttl}");
-    Some(Layer { prefix: "IP:   ", summary, page })
+    let summary = match fragment(packet) {
+        None => format!("IP  D={to} S={from} LEN={length}, ID={id}, TOS=0x{tos:x}, TTL={ttl}"),
+        Some(Fragment { offset, more }) => format!(
+            "{} IP fragment ID={id} Offset={offset:<4} MF={} TOS=0x{tos:x} TTL={ttl}",
+            protocol_name(protocol),
+            u8::from(more)
+        ),
+    };
+    Some(Layer { prefix: "IP:   ", summary: Some(summary), page })
 }
 
 fn ipv6(packet: &[u8]) -> Option<Layer> {
@@ -189,7 +216,7 @@ fn ipv6(packet: &[u8]) -> Option<Layer> {
         String::new(),
     ];
     let summary = format!("IPv6  S={from} D={to} LEN={length} HOPS={hops} CLASS=0x{class:x} FLOW=0x{flow:x}");
-    Some(Layer { prefix: "IPv6:   ", summary, page })
+    Some(Layer { prefix: "IPv6:   ", summary: Some(summary), page })
 }
 
 fn tcp(bytes: &[u8]) -> Option<Layer> {
@@ -218,7 +245,7 @@ fn tcp(bytes: &[u8]) -> Option<Layer> {
         format!("Checksum = 0x{checksum:04x}"),
         String::new(),
     ];
-    Some(Layer { prefix: "TCP:  ", summary, page })
+    Some(Layer { prefix: "TCP:  ", summary: Some(summary), page })
 }
 
 fn udp(bytes: &[u8]) -> Option<Layer> {
@@ -232,5 +259,5 @@ fn udp(bytes: &[u8]) -> Option<Layer> {
         format!("Checksum = {:04X}", short(bytes, 6)?),
         String::new(),
     ];
-    Some(Layer { prefix: "UDP:  ", summary: format!("UDP D={to} S={from} LEN={length}"), page })
+    Some(Layer { prefix: "UDP:  ", summary: Some(format!("UDP D={to} S={from} LEN={length}")), page })
 }

@@ -29,7 +29,7 @@ pub(super) fn icmp(bytes: &[u8]) -> Option<Layer> {
         format!("Checksum = {:x}", short(bytes, 2)?),
         String::new(),
     ];
-    Some(Layer { prefix: "ICMP:  ", summary: format!("ICMP {word}{more}"), page })
+    Some(Layer { prefix: "ICMP:  ", summary: Some(format!("ICMP {word}{more}")), page })
 }
 
 pub(super) fn icmpv6(bytes: &[u8], named: Named<'_>) -> Option<Layer> {
@@ -76,7 +76,7 @@ pub(super) fn icmpv6(bytes: &[u8], named: Named<'_>) -> Option<Layer> {
     } else {
         page.push(String::new());
     }
-    Some(Layer { prefix: "ICMPv6:  ", summary: format!("ICMPv6 {word}{more}"), page })
+    Some(Layer { prefix: "ICMPv6:  ", summary: Some(format!("ICMPv6 {word}{more}")), page })
 }
 
 /// Options of neighbour discovery, in units of 8 octets; a damaged one ends them.

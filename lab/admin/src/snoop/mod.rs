@@ -70,7 +70,7 @@ pub fn read(bytes: &[u8]) -> Result<Vec<Frame>, String> {
 /// Everything that is shown of a frame: each layer's line and page.
 pub fn describe(frame: &[u8]) -> Vec<String> {
     let decoded = decode::decode(frame, frame.len(), String::new(), &|ip| ip.to_string());
-    decoded.layers.into_iter().flat_map(|layer| std::iter::once(layer.summary).chain(layer.page)).collect()
+    decoded.layers.into_iter().flat_map(|layer| layer.summary.into_iter().chain(layer.page)).collect()
 }
 
 pub(crate) fn main(session: &mut Session<'_>, arguments: &[String]) -> Exit {

@@ -41,6 +41,22 @@ pub(super) fn payload(frame: &[u8]) -> &[u8] {
     frame.get(LINK_HEADER..).unwrap_or_default()
 }
 
+/// A part of a datagram.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Fragment {
+    /// Where it is in the datagram, in bytes behind the header.
+    pub(super) offset: u16,
+    /// Others come behind it.
+    pub(super) more: bool,
+}
+
+/// What an IPv4 packet is part of, if it is not a whole datagram.
+pub(super) fn fragment(packet: &[u8]) -> Option<Fragment> {
+    let word = short(packet, 6)?;
+    let (offset, more) = ((word & 0x1fff) * 8, word & 0x2000 != 0);
+    (offset > 0 || more).then_some(Fragment { offset, more })
+}
+
 /// The transport's protocol and what belongs to it; none for a fragment but the first.
 pub(super) fn transport(frame: &[u8]) -> Option<(u8, &[u8])> {
     let packet = payload(frame);
@@ -59,8 +75,14 @@ pub(super) fn transport(frame: &[u8]) -> Option<(u8, &[u8])> {
     }
 }
 
+/// What the header of IP says is behind it, in a fragment as well.
 pub(super) fn protocol(frame: &[u8]) -> Option<u8> {
-    transport(frame).map(|(protocol, _)| protocol)
+    let at = match ethertype(frame)? {
+        IPV4 => 9,
+        IPV6 => 6,
+        _ => return None,
+    };
+    payload(frame).get(at).copied()
 }
 
 pub(super) fn ports(frame: &[u8]) -> Option<Ports> {

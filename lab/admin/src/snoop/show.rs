@@ -63,12 +63,13 @@ impl Show {
             text.push('\n');
         } else {
             let prefix = self.prefix(number, frame, &decoded);
-            let layers = &decoded.layers;
-            let shown = if self.style.layers { &layers[..] } else { &layers[layers.len() - 1..] };
+            let lines: Vec<&String> =
+                decoded.layers.iter().filter_map(|layer| layer.summary.as_ref()).collect();
+            let shown = if self.style.layers { &lines[..] } else { &lines[lines.len().saturating_sub(1)..] };
             if self.style.layers {
                 text += RULE;
             }
-            shown.iter().for_each(|layer| text += &format!("{prefix}{}\n", layer.summary));
+            shown.iter().for_each(|line| text += &format!("{prefix}{line}\n"));
         }
         if let Some(from) = self.style.dump_from {
             text += &dump(frame.bytes.get(from..).unwrap_or_default());

@@ -56,6 +56,10 @@ pub struct Scripted {
     pub files: RefCell<BTreeMap<String, String>>,
     pub captures: RefCell<BTreeMap<String, Vec<u8>>>,
     pub ioctls: RefCell<Vec<(u32, Vec<u8>)>>,
+    /// What the IB nexus was told.
+    pub services: RefCell<Vec<String>>,
+    /// What a new link was to be given when it comes.
+    pub given: RefCell<Vec<(PropertyId, PropertyValue)>>,
     pub interfaces: Vec<Interface>,
     pub neighbours: Vec<Neighbour>,
     pub groups: Vec<Group>,
@@ -100,6 +104,8 @@ impl Scripted {
             files: RefCell::default(),
             captures: RefCell::default(),
             ioctls: RefCell::default(),
+            services: RefCell::default(),
+            given: RefCell::default(),
             interfaces: vec![loopback(), partition_interface()],
             neighbours: neighbours(),
             groups: Vec::new(),
@@ -268,11 +274,12 @@ impl System for Scripted {
         &self,
         name: &str,
         _partition: bool,
-        _properties: &[(PropertyId, PropertyValue)],
+        properties: &[(PropertyId, PropertyValue)],
     ) -> Result<u32, Errno> {
         if self.find(name).is_ok() {
             return Err(Errno::EEXIST);
         }
+        self.given.borrow_mut().extend_from_slice(properties);
         let id = self.links.borrow().len() as u32 + 1;
         let state = LinkState::Unknown;
         self.links.borrow_mut().push(Link::part(id, name, (0, 0, false), state));
@@ -385,7 +392,11 @@ impl System for Scripted {
         Ok(())
     }
 
-    fn reread_services(&self) -> Result<(), Errno> {
+    fn set_services(&self, text: &str) -> Result<(), Errno> {
+        if !self.privileged {
+            return Err(Errno::EPERM);
+        }
+        self.services.borrow_mut().push(text.to_owned());
         Ok(())
     }
 
@@ -403,6 +414,12 @@ impl System for Scripted {
         if act() {
             self.files.borrow_mut().insert(path.to_owned(), new);
         }
+        Ok(())
+    }
+
+    fn remove_file(&self, path: &str) -> Result<(), FileError> {
+        let below = format!("{path}/");
+        self.files.borrow_mut().retain(|name, _| name != path && !name.starts_with(&below));
         Ok(())
     }
 
@@ -508,6 +525,11 @@ impl System for Scripted {
 
     fn now(&self) -> Duration {
         self.now.get()
+    }
+
+    /// It boots at 21:04:02 on 6 November 2026.
+    fn time(&self) -> Duration {
+        Duration::from_secs(1_793_999_042) + self.now.get()
     }
 
     fn wait(&self, span: Duration) -> bool {

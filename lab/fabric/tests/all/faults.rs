@@ -267,3 +267,23 @@ fn a_capture_holds_each_frame_at_each_port_it_passes_and_the_one_that_a_port_dis
     assert_eq!(seen, expected, "outbound at the sender, inbound at each other port");
     assert!(reader.interfaces().iter().all(|interface| interface.linktype == DataLink::ERF));
 }
+
+#[test]
+fn a_capture_of_so_many_frames_has_those_that_came_first() {
+    for most in [0, 1, 3] {
+        let w = world(3);
+        let tap = ErfPcapng::new(Vec::new(), &w.fabric.subnet_ports()).unwrap().at_most(most);
+        let tap = Arc::new(tap);
+        w.fabric.set_tap(Some(tap.clone()));
+        let a = &w.hosts[0];
+        for n in 0..3 {
+            a.send(n, b"to all", a.to_group()).unwrap();
+        }
+        w.fabric.set_tap(None);
+        assert_eq!(tap.frames().unwrap(), most);
+        let file = Arc::into_inner(tap).unwrap().finish().unwrap();
+        let mut reader = PcapNgReader::new(&file[..]).unwrap();
+        let blocks = std::iter::from_fn(|| reader.next_block().map(|block| block.unwrap().into_owned()));
+        assert_eq!(blocks.filter(|block| matches!(block, Block::EnhancedPacket(_))).count() as u64, most);
+    }
+}

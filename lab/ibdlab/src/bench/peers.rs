@@ -8,6 +8,7 @@ use fakekernel::{Config, Machine};
 
 use super::report::{Fact, Report};
 use super::{Bench, Driver, about_machine, targets};
+use crate::mappings;
 use crate::objects::Objects;
 use crate::report::SmKind;
 use crate::run::World;
@@ -17,7 +18,7 @@ use crate::scenario::{ModuleOverride, Scenario, parse};
 const HUB: &str = "hub";
 /// Octets of an echo: more than a datagram carries.
 const ECHO: usize = 20_000;
-/// Mappings of memory that a host takes, most of them for the stacks of its threads.
+/// Mappings of memory that a host takes.
 const MAPPINGS: usize = 70;
 
 impl Bench {
@@ -27,7 +28,7 @@ impl Bench {
     ///
     /// What is missing, or what went wrong on the way.
     pub fn peers(&self, peers: usize, mut progress: impl FnMut(&str)) -> Result<Report> {
-        check_mappings(peers + 1, mappings_allowed())?;
+        mappings::check(peers + 1, MAPPINGS)?;
         let drivers = self.drivers()?;
         let mut report = Report { seed: self.seed, machine: about_machine(), ..Report::default() };
         for driver in &drivers {
@@ -100,21 +101,6 @@ fn hub(world: &World) -> Result<fabric::Hca> {
     world.infiniband.fabric().hca(guid).ok_or_else(|| anyhow!("{HUB} has no adapter"))
 }
 
-/// How many mappings a process may have, if the system says so.
-fn mappings_allowed() -> Option<usize> {
-    std::fs::read_to_string("/proc/sys/vm/max_map_count").ok()?.trim().parse().ok()
-}
-
-fn check_mappings(hosts: usize, allowed: Option<usize>) -> Result<()> {
-    let needed = hosts * MAPPINGS;
-    ensure!(
-        allowed.is_none_or(|allowed| needed <= allowed),
-        "{hosts} hosts take up to {needed} mappings of memory, and the system allows {}: sysctl vm.max_map_count={needed}",
-        allowed.unwrap_or_default()
-    );
-    Ok(())
-}
-
 fn scenario(mtu: u32, peers: usize) -> Result<Scenario> {
     let mut text = format!(
         "name = \"peers\"\n[fabric]\nmtu = {mtu}\nsa_delay_ms = 0\n[[partition]]\npkey = 0xffff\nmtu = {mtu}\n"
@@ -136,17 +122,4 @@ fn scenario(mtu: u32, peers: usize) -> Result<Scenario> {
     }
     text += "[[step]]\nunload = {}\n";
     Ok(parse(Path::new("peers"), &text)?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::check_mappings;
-
-    #[test]
-    fn more_neighbours_than_the_system_has_mappings_for_are_refused_and_what_to_do_is_said() {
-        assert!(check_mappings(900, Some(65_530)).is_ok());
-        assert!(check_mappings(1001, None).is_ok());
-        let refused = check_mappings(1001, Some(65_530)).expect_err("too many").to_string();
-        assert!(refused.ends_with("sysctl vm.max_map_count=70070"), "{refused}");
-    }
 }

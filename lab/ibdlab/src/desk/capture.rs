@@ -51,7 +51,7 @@ pub fn fabric(
         return Err("a capture of the fabric is under way".to_owned());
     }
     let said = |error: std::io::Error| format!("{}: {error}", wanted.file.display());
-    let taken = infiniband.capture(&wanted.file).map_err(said).and_then(|capture| {
+    let taken = infiniband.capture(&wanted.file, wanted.count).map_err(said).and_then(|capture| {
         started();
         while !interrupted.load(Ordering::Relaxed) {
             capture.flush().map_err(said)?;

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Seek, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Seek, Write, stderr, stdout};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::privilege;
 use super::protocol::{self, Answer, Hello, INTERRUPT, Request, Run, Send, VERSION};
 use super::sa::Asked;
 use super::status::Status;
-use crate::words::{complain, say};
+use crate::words::{complain, say, say_or_end};
 
 /// Names the lab whose hosts a command is for.
 const LAB: &str = "IBDLAB_LAB";
@@ -149,7 +149,7 @@ pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()
 pub fn down(place: &Place) -> Result<()> {
     let log = place.log();
     let mut words = fs::File::open(&log).ok();
-    ask(place, Request::Down, |_| {})?;
+    ask(place, Request::Down, |_| Ok(()))?;
     let deadline = Instant::now() + DOWN_PATIENCE;
     while place.presence() == Presence::Up {
         if Instant::now() > deadline {
@@ -174,6 +174,7 @@ fn status(place: &Place) -> Result<Status> {
         if let Answer::Status(status) = answer {
             found = Some(status.clone());
         }
+        Ok(())
     })?;
     found.ok_or_else(|| anyhow!("the lab `{}` does not say how it is", place.name()))
 }
@@ -193,7 +194,7 @@ pub fn show_status(place: &Place, json: bool) -> Result<()> {
 ///
 /// # Errors
 ///
-/// It does not answer the first time.
+/// It does not answer the first time; what is in the way of the output.
 pub fn watch_status(place: &Place) -> Result<()> {
     const CLEAR: &str = "\x1b[H\x1b[2J";
     let mut before: Option<Status> = None;
@@ -204,9 +205,10 @@ pub fn watch_status(place: &Place) -> Result<()> {
             Ok(now) => now,
         };
         let text = format!("{CLEAR}{}", now.lines(before.as_ref()));
-        let mut out = std::io::stdout();
-        if out.write_all(text.as_bytes()).and_then(|()| out.flush()).is_err() {
-            return Ok(());
+        let mut out = stdout();
+        match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => return Ok(()),
+            written => written.context("standard output")?,
         }
         before = Some(now);
         std::thread::sleep(Duration::from_secs(1));
@@ -217,14 +219,11 @@ pub fn watch_status(place: &Place) -> Result<()> {
 ///
 /// # Errors
 ///
-/// Why it cannot be done.
+/// Why it cannot be done, or said.
 pub fn fabric(place: &Place, order: Order) -> Result<()> {
-    let mut out = std::io::stdout();
-    ask(place, Request::Fabric(order), |answer| {
-        if let Answer::Out(text) = answer {
-            // Whoever reads may have had enough.
-            let _ = out.write_all(text.as_bytes());
-        }
+    ask(place, Request::Fabric(order), |answer| match answer {
+        Answer::Out(text) => say(text),
+        Answer::Err(_) | Answer::Exit(_) | Answer::Status(_) | Answer::Refused(_) => Ok(()),
     })
 }
 
@@ -232,13 +231,16 @@ pub fn fabric(place: &Place, order: Order) -> Result<()> {
 ///
 /// # Errors
 ///
-/// What is wrong with the question, or why there is no answer.
+/// What is wrong with the question, or why there is no answer, or what is in the way of the output.
 pub fn sa(place: &Place, asked: Asked) -> Result<()> {
-    ask(place, Request::Sa(asked), |answer| match answer {
-        // Whoever reads may have had enough.
-        Answer::Out(text) => drop(std::io::stdout().write_all(text.as_bytes())),
-        Answer::Err(text) => drop(std::io::stderr().write_all(text.as_bytes())),
-        Answer::Exit(_) | Answer::Status(_) | Answer::Refused(_) => {}
+    ask(place, Request::Sa(asked), |answer| {
+        match answer {
+            Answer::Out(text) => say(text)?,
+            // Of what cannot be said there nobody can be told.
+            Answer::Err(text) => drop(stderr().write_all(text.as_bytes())),
+            Answer::Exit(_) | Answer::Status(_) | Answer::Refused(_) => {}
+        }
+        Ok(())
     })
 }
 
@@ -251,9 +253,10 @@ pub fn capture(place: &Place, capture: Capture) -> Result<()> {
     let capture = Capture { file: std::env::current_dir()?.join(capture.file), ..capture };
     ask(place, Request::Capture(capture), |answer| {
         if let Answer::Err(text) = answer {
-            // Whoever reads may have had enough.
-            let _ = std::io::stderr().write_all(text.as_bytes());
+            // As above.
+            let _ = stderr().write_all(text.as_bytes());
         }
+        Ok(())
     })
 }
 
@@ -267,7 +270,7 @@ pub fn send(place: &Place, host: &str, link: &str, file: &Path, to: Option<[u8; 
     let bytes = fs::read(file).with_context(name)?;
     let frames = frame_files::lines(&bytes, to).map_err(|why| anyhow!(why)).with_context(name)?;
     let send = Send { host: host.to_owned(), link: link.to_owned(), frames };
-    ask(place, Request::Send(send), |_| {}).with_context(name)
+    ask(place, Request::Send(send), |_| Ok(())).with_context(name)
 }
 
 /// Becomes a program with the commands of a host on its path, so that signals and exit code are the program's. Only a failure
@@ -311,11 +314,12 @@ pub fn called_as(argument: &OsString) -> Option<String> {
     known.then(|| name.to_owned())
 }
 
-/// A command of illumos, run on the host that the environment names; its exit code.
+/// A command of illumos, run on the host that the environment names; its exit code. If nobody reads what it says, the process ends by
+/// SIGPIPE, and the daemon ends the command when the socket closes.
 ///
 /// # Errors
 ///
-/// There is no lab, no host, or no command.
+/// There is no lab, no host, or no command; something else is in the way of the output.
 pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
     if name == "ppriv" {
         let (command, privileged) = privilege::parse(&arguments)?;
@@ -341,13 +345,15 @@ pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
         directory: std::env::current_dir()?.to_string_lossy().into_owned(),
     };
     let mut code = 1;
-    let (mut out, mut err) = (std::io::stdout(), std::io::stderr());
-    ask(&place, Request::Run(run), |answer| match answer {
-        // Whoever reads may have had enough.
-        Answer::Out(text) => drop(out.write_all(text.as_bytes()).and_then(|()| out.flush())),
-        Answer::Err(text) => drop(err.write_all(text.as_bytes())),
-        Answer::Exit(exit) => code = *exit,
-        Answer::Status(_) | Answer::Refused(_) => {}
+    ask(&place, Request::Run(run), |answer| {
+        match answer {
+            Answer::Out(text) => say_or_end(&mut stdout(), text).context("standard output")?,
+            // Of what cannot be said there nobody can be told.
+            Answer::Err(text) => drop(say_or_end(&mut stderr(), text)),
+            Answer::Exit(exit) => code = *exit,
+            Answer::Status(_) | Answer::Refused(_) => {}
+        }
+        Ok(())
     })?;
     Ok(code)
 }
@@ -381,9 +387,9 @@ fn rows() -> usize {
     rustix::termios::tcgetwinsize(std::io::stdout()).map_or(24, |size| size.ws_row.into()).max(2)
 }
 
-/// Sends a request and passes every answer on. While a command runs, or a capture, an interrupt is told to the
-/// daemon, which ends it.
-fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer)) -> Result<()> {
+/// Sends a request and passes every answer on, until the last one or an error of `heard`. While a command runs, or a capture, an
+/// interrupt is told to the daemon, which ends it.
+fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer) -> Result<()>) -> Result<()> {
     let stream = match UnixStream::connect(place.socket()) {
         Err(error) if error.kind() == ErrorKind::NotFound => {
             bail!("the lab `{}` is not ready yet", place.name())
@@ -410,11 +416,11 @@ fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer)) -> Result<()
 }
 
 /// Passes answers on until the last one.
-fn hear(place: &Place, stream: UnixStream, mut heard: impl FnMut(&Answer)) -> Result<()> {
+fn hear(place: &Place, stream: UnixStream, mut heard: impl FnMut(&Answer) -> Result<()>) -> Result<()> {
     let mut reader = BufReader::new(stream);
     loop {
         let answer = protocol::receive(&mut reader)?.ok_or_else(|| anyhow!(died(place)))?;
-        heard(&answer);
+        heard(&answer)?;
         match answer {
             Answer::Out(_) | Answer::Err(_) => {}
             Answer::Exit(_) | Answer::Status(_) => return Ok(()),

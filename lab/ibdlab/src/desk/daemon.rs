@@ -15,6 +15,7 @@ use super::jobs::Jobs;
 use super::place::Place;
 use super::server::{self, Lab};
 use crate::linux;
+use crate::mappings;
 use crate::objects::Objects;
 use crate::report::SmKind;
 use crate::scenario::{ModuleOverride, Scenario};
@@ -50,6 +51,7 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) ->
     if let Some(why) = scenario.uses_linux().then(linux::missing).flatten() {
         bail!("hosts with a TUN device cannot come up: {why}");
     }
+    mappings::check(scenario.host.len(), mappings::OF_A_HOST)?;
     let seed = scenario.seed;
     let objects = Objects::find(&scenario, &proto, &modules)?;
     place.make_commands(&std::env::current_exe()?, admin::names().chain(client::CLIENTS))?;

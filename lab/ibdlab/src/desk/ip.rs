@@ -186,14 +186,16 @@ impl HostIp {
         self.all().iter().flat_map(|(_, plumbed)| plumbed.neighbours()).collect()
     }
 
-    /// The first IPv4 address, by which others call this host.
+    /// The first IPv4 address, by which others call this host. One that another host has is not its own.
     pub fn address(&self) -> Option<IpAddr> {
         let interfaces = self.interfaces();
         let all = interfaces.iter().skip(1).flat_map(|interface| &interface.addresses);
-        all.filter_map(|address| Some(address.address?.0)).min_by_key(IpAddr::is_ipv6)
+        all.filter(|address| address.is_up())
+            .filter_map(|address| Some(address.address?.0))
+            .min_by_key(IpAddr::is_ipv6)
     }
 
-    /// Is it an address of an interface?
+    /// Is it an address of an interface that is in use?
     pub fn has(&self, address: IpAddr) -> bool {
         self.all()
             .iter()
@@ -229,6 +231,11 @@ impl HostIp {
             Some((plumbed, source))
         })
     }
+}
+
+/// Is it an address of `lo0`?
+pub(super) fn is_loopback(address: IpAddr) -> bool {
+    loopback().addresses.iter().any(|known| known.address.is_some_and(|(ip, _)| ip == address))
 }
 
 /// `lo0`, which every host has.

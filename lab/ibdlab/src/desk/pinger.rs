@@ -6,11 +6,11 @@ use std::process::{Child, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{EchoAnswer, Interface, PingSpec, Pinger};
+use admin::{EchoAnswer, PingSpec, Pinger};
 use fakekernel::{Errno, Nanos};
 
 use super::echoes::{Answer, Echoes, Mailbox, Request};
-use super::ip::HostIp;
+use super::ip::{HostIp, is_loopback};
 use super::plumbed::Plumbed;
 use crate::host::AppId;
 use crate::linux::Namespace;
@@ -41,10 +41,7 @@ impl HostIp {
         spec: &PingSpec,
         given_up: GivenUp<'a>,
     ) -> Result<Box<dyn Pinger + 'a>, Errno> {
-        let own = |interface: &Interface| {
-            interface.addresses.iter().any(|address| address.address.is_some_and(|(ip, _)| ip == spec.to))
-        };
-        if self.interfaces().iter().any(own) {
+        if self.has(spec.to) || is_loopback(spec.to) {
             return Ok(Box::new(Own { out: VecDeque::new(), given_up }));
         }
         let (plumbed, source) = self.route(spec).ok_or(UNREACHABLE)?;

@@ -94,20 +94,14 @@ impl Plumbed {
                 AddressKind::Dhcp => wanted.dhcp = Some(seed),
             }
         }
-        let before = self.cidrs();
         self.ip.set_addresses(wanted);
-        self.tell_linux(&before);
+        self.tell_linux();
     }
 
-    /// Has the TUN device follow the interface's addresses, and its size.
-    fn tell_linux(&self, before: &[IpCidr]) {
+    /// Has the TUN device follow the interface at once.
+    fn tell_linux(&self) {
         let Some(linux) = self.linux.lock().take() else { return };
-        let now = self.cidrs();
-        let gone = before.iter().filter(|address| !now.contains(address)).map(|address| (address, false));
-        let come = now.iter().filter(|address| !before.contains(address)).map(|address| (address, true));
-        let changed = gone.chain(come).try_for_each(|(address, add)| linux.change_address(address, add));
-        let info = self.ip.with_upper(|upper| upper.link().info());
-        if let Err(error) = changed.and_then(|()| linux.follow(info)) {
+        if let Err(error) = linux.follow() {
             complain(&format!("{}: {error:#}", self.name));
         }
         *self.linux.lock() = Some(linux);

@@ -18,6 +18,7 @@ use lab_gldv3::{
 };
 use lab_ibtf::nexus;
 
+use super::heard::boot_time;
 use super::host::DeskHost;
 use super::ip::HostIp;
 use super::listener::Listener;
@@ -117,6 +118,19 @@ impl Process {
             .collect();
         let root = self.zone.as_ref().map_or(&self.host.root, |zone| &zone.root);
         Some(root.join(inside?))
+    }
+}
+
+impl Process {
+    fn own_path(&self, path: &str) -> Result<PathBuf, FileError> {
+        self.path(path).ok_or_else(|| FileError(format!("{path}: outside the host's files")))
+    }
+
+    fn file_error(&self, path: &Path, error: &io::Error) -> FileError {
+        let why = format!("{}: {error}", path.display());
+        // Commands of illumos do not say it.
+        complain(&format!("{}: {why}", self.host.name));
+        FileError(why)
     }
 }
 
@@ -223,10 +237,9 @@ impl System for Process {
         Ok(())
     }
 
-    fn reread_services(&self) -> Result<(), Errno> {
+    fn set_services(&self, text: &str) -> Result<(), Errno> {
         self.may_configure_links()?;
-        self.host.read_services();
-        Ok(())
+        nexus::set_conf(&self.host.kernel, text).map_err(|_| Errno::EINVAL)
     }
 
     fn read_file(&self, path: &str) -> Option<String> {
@@ -239,14 +252,15 @@ impl System for Process {
         change: &mut dyn FnMut(String) -> String,
         act: &mut dyn FnMut() -> bool,
     ) -> Result<(), FileError> {
-        let path = self.path(path).ok_or_else(|| FileError(format!("{path}: outside the host's files")))?;
+        let path = self.own_path(path)?;
         let _alone = self.host.files.lock();
-        replace(&path, change, act).map_err(|error| {
-            let why = format!("{}: {error}", path.display());
-            // Commands of illumos do not say it.
-            complain(&format!("{}: {why}", self.host.name));
-            FileError(why)
-        })
+        replace(&path, change, act).map_err(|error| self.file_error(&path, &error))
+    }
+
+    fn remove_file(&self, path: &str) -> Result<(), FileError> {
+        let path = self.own_path(path)?;
+        let _alone = self.host.files.lock();
+        remove(&path).map_err(|error| self.file_error(&path, &error))
     }
 
     fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError> {
@@ -369,6 +383,10 @@ impl System for Process {
         Duration::from_nanos(fakekernel::now().0)
     }
 
+    fn time(&self) -> Duration {
+        boot_time() + self.now()
+    }
+
     fn wait(&self, span: Duration) -> bool {
         // A span may be longer than there is time.
         let end = self.now().saturating_add(span);
@@ -387,6 +405,16 @@ impl System for Process {
 
 fn name_of(zone: &Zone) -> admin::Zone {
     admin::Zone { id: zone.id, name: zone.name.clone() }
+}
+
+/// See [`System::remove_file`]. A link is taken away, not what it points to.
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(error),
+        Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+        Ok(_) => fs::remove_file(path),
+    }
 }
 
 /// Writes beside the file, acts, and puts that in its place, so that whoever reads sees the one or the other. What failed leaves

@@ -84,7 +84,7 @@ impl Zones {
             id,
             name: name.to_owned(),
             ip: HostIp::new(&self.kernel, self.seed.wrapping_add(id.unsigned_abs().into()), None),
-            root: self.root.join("zones").join(name).join("root"),
+            root: self.root.join(admin::zone_directory(name)).join("root"),
             links: links.to_vec(),
         });
         let mut running = self.running.lock();

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use anyhow::Result;
 use fakekernel::{Machine, OutsideWaker};
-use lab_ip::layer::LinkInfo;
 use smoltcp::wire::IpCidr;
 
 use crate::linux::{BUFFER, Namespace, Tun};
 use crate::words::complain;
 
-/// How soon the reader notices that it shall end, and what the link offers now.
+/// How soon the reader notices that it shall end, and what the interface is now.
 const POLL: Duration = Duration::from_millis(50);
 /// Interface names are at most 15 bytes; a namespace of `ibdlab run` has one device of ours.
 const DEVICE: &str = "ibd0";
@@ -24,7 +23,6 @@ pub const DEVICE_NAME: usize = 15;
 /// See the module's documentation. Everything goes when it is dropped.
 pub struct LinuxSide {
     pub namespace: Arc<Namespace>,
-    device: String,
     pub tun: Arc<Tun>,
     stop: Arc<AtomicBool>,
     reader: Option<JoinHandle<()>>,
@@ -48,19 +46,10 @@ impl LinuxSide {
     ) -> Result<Self> {
         let tun = Arc::new(Tun::create(&namespace, device, addresses, mtu)?);
         let stop = Arc::new(AtomicBool::new(false));
-        let device = device.to_owned();
-        Ok(Self { namespace, device, tun, stop, reader: None, _waker: machine.outside_waker() })
+        Ok(Self { namespace, tun, stop, reader: None, _waker: machine.outside_waker() })
     }
 
-    /// Gives the device an address, or takes it away.
-    pub fn change_address(&self, address: &IpCidr, add: bool) -> Result<()> {
-        let (address, verb) = (address.to_string(), if add { "add" } else { "del" });
-        // Duplicate address detection would ask our own ND, which answers for this very address.
-        let no_dad: &[&str] = if add && address.contains(':') { &["nodad"] } else { &[] };
-        self.namespace.ip(&[&["addr", verb, &address, "dev", &self.device], no_dad].concat())
-    }
-
-    /// Starts reading: each packet goes to `sender` with its virtio header, then `wake` is called.
+    /// Starts reading: each packet goes to `sender` with its virtio header, then `wake` is called. The device follows the interface.
     pub fn read(&mut self, sender: Sender<Vec<u8>>, wake: impl Fn() + Send + 'static) {
         let (tun, stop, namespace) = (self.tun.clone(), self.stop.clone(), self.namespace.clone());
         self.reader = Some(std::thread::spawn(move || {
@@ -68,7 +57,6 @@ impl LinuxSide {
             while !stop.load(Ordering::Relaxed) {
                 if let Err(error) = tun.follow(&namespace) {
                     complain(&format!("{error:#}"));
-                    return;
                 }
                 match tun.receive(&mut buffer, POLL) {
                     Ok(Some(len)) if sender.send(buffer[..len].to_vec()).is_ok() => wake(),
@@ -80,12 +68,9 @@ impl LinuxSide {
         }));
     }
 
-    /// The link's SDU and offloads are known now.
-    pub fn follow(&self, info: LinkInfo) -> Result<()> {
-        self.tun.want(info.offload);
-        self.tun.follow(&self.namespace)?;
-        let mtu = info.sdu;
-        self.namespace.ip(&["link", "set", &self.device, "mtu", &mtu.to_string()])
+    /// Has the device be what the interface is, without waiting for the reader.
+    pub fn follow(&self) -> Result<()> {
+        self.tun.follow(&self.namespace)
     }
 }
 

@@ -1,4 +1,5 @@
-//! A TUN device on a link: packets of Linux's programs go out over the driver, and back.
+//! A TUN device on a link: packets of Linux's programs go out over the driver, and back. The device has the interface's addresses and
+//! size.
 
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -9,7 +10,7 @@ use lab_ip::layer::{Frame, IpLink, LinkInfo, Wanted};
 use smoltcp::wire::IpCidr;
 
 use super::upper::Upper;
-use crate::linux::{Tun, virtio};
+use crate::linux::{Device, Tun, virtio};
 
 /// See the module's documentation.
 pub struct TunBridge {
@@ -25,16 +26,24 @@ impl TunBridge {
     pub fn new(info: LinkInfo, addresses: Vec<IpCidr>, tun: Arc<Tun>, from_tun: Receiver<Vec<u8>>) -> Self {
         Self { link: IpLink::new(info, addresses), tun, from_tun, refused: 0 }
     }
+
+    /// The device is to be as the interface is, once that knows its link. What is down between the two, because the link has told its
+    /// address, is Linux's all the same.
+    fn want(&self) {
+        let LinkInfo { sdu: mtu, offload, .. } = self.link.info();
+        self.tun.want(Device { mtu, offload, addresses: self.link.addresses().to_vec() });
+    }
 }
 
 impl Upper for TunBridge {
     fn set_info(&mut self, info: LinkInfo) {
-        self.tun.want(info.offload);
         self.link.set_info(info);
+        self.want();
     }
 
     fn set_addresses(&mut self, wanted: Wanted) {
         self.link.set_addresses(wanted);
+        self.want();
     }
 
     fn receive(&mut self, now: Duration, frame: Received) {

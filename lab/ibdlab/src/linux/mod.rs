@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 pub use janitor::Janitor;
 pub use namespace::{Namespace, run};
-pub use tun::{BUFFER, Tun};
+pub use tun::{BUFFER, Device, Tun};
 
 /// Why Linux's side cannot take part; `None` if it can.
 pub fn missing() -> Option<String> {

@@ -128,8 +128,7 @@ impl HostRun {
 
     /// The link is up: the TUN device, if there is one, gets its MTU and offloads.
     pub fn link_is_up(&self) -> Result<()> {
-        let info = self.ip()?.with_upper(|upper| upper.link().info());
-        self.linux.as_ref().map_or(Ok(()), |linux| linux.follow(info))
+        self.linux.as_ref().map_or(Ok(()), LinuxSide::follow)
     }
 
     /// The namespace of Linux's programs; there between attach and unload of a host with a TUN device.

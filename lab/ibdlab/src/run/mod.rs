@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::calls;
 use crate::coverage::Blocks;
+use crate::mappings;
 use crate::objects::Objects;
 use crate::probes;
 use crate::reached::Reached;
@@ -96,6 +97,7 @@ pub fn run(scenario: Scenario, options: Options, progress: impl FnMut(&StepRepor
         HcaKind::Swhca => options,
     };
     let adapter = adapter(&scenario, &options)?;
+    mappings::check(scenario.host.len(), mappings::OF_A_HOST)?;
     let objects = Objects::find(&scenario, &options.proto, &options.modules)?;
     let config = config(&scenario, &options);
     let suppress = for_objects(&options.suppress, &options.modules);

@@ -39,7 +39,7 @@ impl Recording {
         };
         let path = file.path();
         let running = infiniband
-            .capture(&path)
+            .capture(&path, None)
             .with_context(|| format!("cannot write the capture {}", path.display()))?;
         Ok(Some(Self { running: Some(running), file }))
     }

@@ -101,6 +101,18 @@ fn a_number_outside_its_range_is_refused_with_its_name_and_the_range() {
     ]);
 }
 
+#[test]
+fn more_hosts_than_there_is_memory_for_are_refused_at_the_first_one_too_many() {
+    let hosts = |count: usize| -> String {
+        let address = |n: usize| format!("10.1.{}.{}/16", n / 250, n % 250 + 1);
+        let host = |n| format!("[[host]]\nname = \"h{n}\"\naddresses = [\"{}\"]\n", address(n));
+        "name = \"many\"\n".to_owned() + &(0..count).map(host).collect::<String>()
+    };
+    assert_eq!(parse(Path::new("s"), &hosts(1001)).map(|scenario| scenario.host.len()).ok(), Some(1001));
+    let refused = parse(Path::new("s"), &hosts(2000)).expect_err("too many").to_string();
+    assert_eq!(refused, "s:3005: there are 2000 hosts: expected up to 1001");
+}
+
 /// A timeline of one event.
 fn event(event: &str) -> String {
     format!("trouble = {{ within_ms = 10, event = [\n{{ at_us = 1, {event} }} ] }}")

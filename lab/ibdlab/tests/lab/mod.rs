@@ -184,6 +184,11 @@ impl Lab {
         fs::read_to_string(self.file(host, file)).unwrap_or_default()
     }
 
+    /// Whether a host's root has a file or a directory of that name.
+    pub fn has(&self, host: &str, file: &str) -> bool {
+        self.file(host, file).exists()
+    }
+
     pub fn socket(&self, lab: &str) -> PathBuf {
         self.runtime().join(lab).join("socket")
     }

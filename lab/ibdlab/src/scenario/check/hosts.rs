@@ -16,7 +16,13 @@ use crate::setup::{guid_of, speed_of};
 /// The IP layer's table of addresses per interface.
 const MAX_ADDRESSES: usize = smoltcp::config::IFACE_MAX_ADDR_COUNT;
 
+/// Each has a kernel heap, and the address space has slots for 1024. The bench has so many in its largest fabric.
+const MAX_HOSTS: usize = 1001;
+
 pub fn check(scenario: &Scenario) -> Checked {
+    if let Some(host) = scenario.host.get(MAX_HOSTS) {
+        return fault(host, format!("there are {} hosts: expected up to {MAX_HOSTS}", scenario.host.len()));
+    }
     let mut names = BTreeSet::new();
     for host in scenario.host.iter().map(Spanned::get_ref) {
         if !is_name(host.name.get_ref()) {
