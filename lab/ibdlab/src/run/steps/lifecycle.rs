@@ -1,5 +1,7 @@
 //! Steps in the life of drivers and links.
 
+use std::net::IpAddr;
+
 use anyhow::{Context, Result, bail, ensure};
 use fabric::{PhysState, PortState};
 use fakekernel::Nanos;
@@ -112,6 +114,9 @@ pub fn idle(step: &IdleStep) -> Result<Findings> {
     Ok(Findings::new(format!("{} ms", step.for_ms)))
 }
 
+/// For so long IP believes what it has learnt of a neighbour, and then asks once a second.
+const BELIEF: Nanos = Nanos::from_secs(70);
+
 /// A port goes down and up again; the link follows, and what was resolved still works.
 pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
     if step.breaks.is_some() {
@@ -141,7 +146,12 @@ pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
         step.within_ms
     );
     let took = world.machine.now().since(plugged);
-    reachable(world, step.host.get_ref())?;
+    // Who has another queue pair since has said so while this host could not hear it.
+    let patience = if step.breaks.is_some() { BELIEF } else { Nanos(0) };
+    let deadline = plugged + patience;
+    while let Err(error) = reachable(world, step.host.get_ref()) {
+        ensure!(world.machine.now() < deadline, "{error:#}");
+    }
     let text = format!(
         "{}: down {} ms; up again {took} after the cable, every neighbour reachable",
         host.name, step.down_ms
@@ -151,9 +161,14 @@ pub fn flap(world: &mut World, step: &FlapStep) -> Result<Findings> {
 
 /// One echo at least from the host to every address that it can reach, in both families.
 pub fn reachable(world: &World, name: &str) -> Result<()> {
+    reachable_of(world, name, |_| true)
+}
+
+/// The same, of those addresses that are `wanted`.
+pub fn reachable_of(world: &World, name: &str, wanted: impl Fn(&IpAddr) -> bool) -> Result<()> {
     let from = world.host(name)?;
     let addresses = world.peers(from).flat_map(|to| &to.addresses).map(|cidr| cidr.address().into());
-    for address in addresses.filter(|address| from.source_for(*address).is_ok()) {
+    for address in addresses.filter(|address| wanted(address) && from.source_for(*address).is_ok()) {
         let id = from.ip()?.start(Box::new(world.ping(from, address, 3, vec![100])?));
         let deadline = world.machine.now() + Nanos::from_secs(30);
         match from.ip()?.finish(id, deadline) {
