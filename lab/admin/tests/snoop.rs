@@ -42,7 +42,8 @@ fn fragment(offset: u16, more: bool, length: u16) -> Vec<u8> {
     let mut frame = echo(8);
     let packet = &mut frame[4..];
     packet[2..4].copy_from_slice(&(20 + length).to_be_bytes());
-    packet[6..8].copy_from_slice(&(offset / 8 | u16::from(more) << 13).to_be_bytes());
+    let place = (offset / 8) | (u16::from(more) << 13);
+    packet[6..8].copy_from_slice(&place.to_be_bytes());
     frame.truncate(24 + usize::from(length));
     frame
 }

@@ -178,7 +178,7 @@ fn tshark_reads_a_capture_of_both_ends() {
     with("traffic").holds(|b| {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("capture.pcapng");
-        let capture = b.world.capture(&path).unwrap();
+        let capture = b.world.capture(&path, None).unwrap();
         b.alpha.run("probe_start", ALPHA);
         b.beta.run("probe_start", BETA);
         aim(&b.alpha, &b.beta);
