@@ -131,12 +131,12 @@ mod tests {
     use super::Rule;
 
     #[test]
-    fn rules_are_numbered_from_1_to_54_without_a_gap() {
+    fn rules_are_numbered_from_1_to_55_without_a_gap() {
         for (index, rule) in Rule::ALL.iter().enumerate() {
             assert_eq!(usize::from(rule.number()), index + 1);
             assert_eq!(Rule::from_number(rule.number()), Some(*rule));
         }
         assert_eq!(Rule::from_number(0), None);
-        assert_eq!(Rule::from_number(55), None);
+        assert_eq!(Rule::from_number(56), None);
     }
 }

@@ -259,7 +259,7 @@ impl Shared {
             PropertyId::Private(name) if is_read_only(name) => info.permission(Permission::Read),
             PropertyId::Private(name) => {
                 if let Some(key) = Key::named(name) {
-                    let default = self.settings.lock().default_of(key);
+                    let default = key.configured_value(|name| self.dip.prop_int(name, Scope::Node));
                     info.default_text(format_args!("{default}"));
                 }
             }

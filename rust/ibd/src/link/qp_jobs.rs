@@ -122,10 +122,8 @@ fn build_on(
     };
     if let Err(status) = built.post_receives(handles, &standing.plan) {
         tell(shared, status);
-        let pools = built.discard();
         // The adapter may have some of the buffers.
-        free(shared, handles.generation);
-        put_away(shared, pools);
+        discard(shared, built, Some(handles.generation));
         return refuse(shared, ticket);
     }
     install(shared, ticket, handles, built, standing, broadcast);
@@ -148,7 +146,7 @@ fn install(
     let Some(pairs) = pairs else {
         drop(control);
         // Stopped: whoever did that has freed them, or it is done with the handles.
-        put_away(shared, built.discard());
+        discard(shared, built, None);
         return refuse(shared, ticket);
     };
     pairs.opened_to(plan.qkey);
@@ -170,6 +168,16 @@ fn install(
     shared.control.notify_all();
     // The groups that others were attached to. Each that fails is told of.
     let _ = shared.update_attachments(None);
+}
+
+/// Undoes what nobody wants, and frees the queue pairs of this generation.
+#[inline(never)]
+fn discard(shared: &Shared, built: BuiltTraffic, generation: Option<Generation>) {
+    let pools = built.discard();
+    if let Some(generation) = generation {
+        free(shared, generation);
+    }
+    put_away(shared, pools);
 }
 
 /// Whoever receives on connections learns the link's address. He asks the machines with his lock held: not with theirs.

@@ -198,6 +198,19 @@ impl Key {
         ROWS.iter().map(|row| row.key)
     }
 
+    /// What it is until it is set or configured.
+    pub(crate) fn default_value(self) -> u32 {
+        self.row().default
+    }
+
+    /// What a reset sets: what the driver.conf(5) says that `number` reads, if that is within the bounds and of any use, or else the driver's own.
+    pub(crate) fn configured_value(self, number: impl Fn(&CStr) -> Option<i32>) -> u32 {
+        let row = self.row();
+        let told = number(configured_name(row.name)).and_then(|value| u32::try_from(value).ok());
+        let told = told.filter(|value| self.has_effect() && (row.least..=row.most).contains(value));
+        told.unwrap_or(row.default)
+    }
+
     /// Whether anything comes of it.
     pub(crate) fn has_effect(self) -> bool {
         !(Self::RcEnableSrq as usize..=Self::RcTxCopyThresh as usize).contains(&(self as usize))
@@ -212,16 +225,13 @@ impl Key {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     values: [u32; COUNT],
-    /// What they are until they are set.
-    defaults: [u32; COUNT],
     /// `linkmode`: the link opens connections, and takes them.
     pub(crate) connected: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        let defaults = ROWS.map(|row| row.default);
-        Self { values: defaults, defaults, connected: false }
+        Self { values: ROWS.map(|row| row.default), connected: false }
     }
 }
 
@@ -235,11 +245,6 @@ pub(crate) struct Moderation {
 impl Settings {
     pub(crate) fn get(&self, key: Key) -> u32 {
         self.values[key as usize]
-    }
-
-    /// What it is until it is set: what the driver.conf(5) says, or else the driver's own default.
-    pub(crate) fn default_of(&self, key: Key) -> u32 {
-        self.defaults[key as usize]
     }
 
     /// Whether neighbours can open connections.
@@ -269,7 +274,6 @@ impl Settings {
                 bad(name, value, row.least, row.most);
             }
         }
-        self.defaults = self.values;
     }
 
     /// Sets a value. `EBUSY`: not while the link is started; `ENOTSUP`: not
@@ -355,7 +359,9 @@ mod tests {
         );
         assert_eq!(settings.receive_moderation().count, 1000);
         assert!(!settings.is_on(Key::CoalesceCompletions));
-        assert_eq!([Key::NumRwqe, Key::HashSize].map(|key| settings.default_of(key)), [1000, 32]);
+        let number = |name: &CStr| given.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+        let resets = [Key::NumRwqe, Key::HashSize, Key::TxTimeout, Key::RcNumSrq, Key::Debug];
+        assert_eq!(resets.map(|key| key.configured_value(number)), [1000, 32, 5, 2046, 0]);
         let left = [Key::TxTimeout, Key::HashSize, Key::Debug]
             .map(|key| settings.get(key) == Settings::default().get(key));
         assert_eq!(left, [true; 3]);

@@ -34,7 +34,7 @@ use crate::link::qp_failures::Failures;
 use crate::link::queue_pairs::QueuePairs;
 use crate::link::rings::MOST_TRANSMIT_RINGS;
 use crate::link::sa_calls::Call;
-use crate::link::settings::{Key, Settings};
+use crate::link::settings::Key;
 
 /// Addresses known at once, at most: 16,384 ports with four queue pairs each.
 const MOST_ADDRESSES: usize = 65_536;
@@ -106,7 +106,7 @@ pub(crate) struct Control {
     pub(in crate::link) queue_pairs: Option<QueuePairs>,
     /// The groups that it is to be attached to.
     pub(in crate::link) attachments: Attachments<Attachment>,
-    pub(in crate::link) failures: Failures,
+    pub(in crate::link) failures: KBox<Failures>,
     /// Connections from neighbours, once the link has listened.
     pub(in crate::link) incoming: Option<KBox<IncomingConnections>>,
     /// Transmit rings beside the first.
@@ -163,9 +163,9 @@ impl Control {
             questions: Questions::new()?,
             queue_pairs: None,
             attachments: Attachments::new(),
-            failures: Failures::new()?,
+            failures: new_failures()?,
             incoming: None,
-            rings: KBox::new(SendRings::default())?,
+            rings: new_rings()?,
             pkey,
             removed: false,
             full: TxQueues::NONE,
@@ -372,13 +372,23 @@ impl Control {
 }
 
 #[inline(never)]
+fn new_failures() -> Result<KBox<Failures>, AllocError> {
+    KBox::new(Failures::new()?)
+}
+
+#[inline(never)]
+fn new_rings() -> Result<KBox<SendRings<MOST_TRANSMIT_RINGS>>, AllocError> {
+    KBox::new(SendRings::default())
+}
+
+#[inline(never)]
 fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link<McgInfo>>, AllocError> {
     KBox::new(Link::new(link::Config::new(pkey), seed))
 }
 
 #[inline(never)]
 fn new_paths(denial_epoch: KArc<paths::DenialEpoch>, seed: u64) -> Result<KBox<Addresses>, AllocError> {
-    let first = Settings::default().get(Key::NumAh) as usize;
+    let first = Key::NumAh.default_value() as usize;
     let addresses = KVec::from_fn(first, |_| paths::PathSlot::default())?;
     let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
     KBox::new(Paths::new(paths::Config::default(), addresses, packets, denial_epoch, seed))

@@ -25,7 +25,7 @@ use kernel::{AllocError, KArc, KBox};
 use super::control::Control;
 use super::incoming::ConnectionCounters;
 use super::neighbour::Neighbour;
-use super::settings::{HASH_UNIT, Key, Settings};
+use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{PacketCounts, Shown, TxCounters, TxDrop};
 use crate::{now, probes};
@@ -139,7 +139,7 @@ impl Transmitter {
     ) -> Result<KArc<Self>, AllocError> {
         let state = State {
             side: Side::default(),
-            neighbours: new_memory(Settings::default().get(Key::HashSize), seed)?,
+            neighbours: new_memory(Key::HashSize.default_value(), seed)?,
             denied: AddressCache::new(DENIED, seed)?,
             connections: None,
             completions: CompletionBatch::new(COMPLETIONS)?,
