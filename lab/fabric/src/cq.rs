@@ -240,6 +240,13 @@ impl Cq {
         }
     }
 
+    /// As failing hardware would, or one that has overrun: nothing is put into it any more.
+    pub(crate) fn fail(&self) {
+        let mut s = self.0.state.lock();
+        s.overrun = true;
+        s.armed = None;
+    }
+
     pub(crate) fn add(&self, cqe: Cqe) -> Added {
         let mut s = self.0.state.lock();
         if s.overrun || s.freed {

@@ -229,6 +229,26 @@ impl Hca {
         srqs.len()
     }
 
+    /// Has every completion queue that a QP completes to fail, as failing hardware would, and says so; how many there are.
+    ///
+    /// # Panics
+    /// If another thread panicked in here.
+    pub fn break_cqs(&self) -> usize {
+        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
+        let cqs = qps.iter().flat_map(|qp| {
+            let core = qp.0.core.lock();
+            [core.config.scq.clone(), core.config.rcq.clone()]
+        });
+        let cqs: BTreeMap<CqNum, Cq> = cqs.map(|cq| (cq.num(), cq)).collect();
+        let mut effects = Effects::default();
+        for (num, cq) in &cqs {
+            cq.fail();
+            effects.asyncs.push(AsyncEvent::CqError(*num));
+        }
+        self.raise(effects);
+        cqs.len()
+    }
+
     /// The HCA is about to be pulled: traffic stops, [`AsyncEvent::Detach`] is raised. Objects stay until their owner frees
     /// them; then [`Hca::remove`].
     pub fn begin_removal(&self) {

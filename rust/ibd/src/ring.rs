@@ -19,6 +19,11 @@ impl<T> Ring<T> {
         self.len == 0
     }
 
+    /// How many more elements there is room for.
+    pub(crate) fn room(&self) -> usize {
+        self.places.len() - self.len
+    }
+
     /// Appends, or hands the element back.
     pub(crate) fn push(&mut self, value: T) -> Result<(), T> {
         let capacity = self.places.len();
@@ -58,7 +63,7 @@ mod tests {
             assert_eq!(ring.push(round + 10), Ok(()));
             assert_eq!(ring.push(99), Err(99));
             assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(round), Some(round + 10), None));
-            assert!(ring.is_empty());
+            assert!(ring.is_empty() && ring.room() == 2);
         }
     }
 }

@@ -291,10 +291,11 @@ fn work(parker: &Parker<'_, State>) {
             parker.wait_until(&mut state, until);
             continue;
         };
-        let more = state.next(now()).is_some();
+        // An answer may have made room for two, or room to come, which whoever waits does not know of yet.
+        let time = now();
+        let more = state.next(time).is_some() || state.next_room(time).is_some();
         drop(state);
         if more {
-            // An answer may have made room for two.
             parker.monitor().notify_one();
         }
         let Begun { number, port, shared, call, place } = begun;

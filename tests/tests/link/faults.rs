@@ -92,6 +92,39 @@ fn a_link_whose_queue_pair_cannot_be_made_anew_is_degraded_until_it_is_up() {
 }
 
 #[test]
+fn a_cq_that_is_lost_while_its_queue_pair_carries_nothing_is_a_fault() {
+    Setup { ipoib: false, ..Setup::default() }.run(|bench| {
+        bench.alpha.set("_ibd_create_broadcast_group", "0").unwrap();
+        let (_alpha, _) = bench.alpha.open(PLAIN);
+        fakekernel::sleep(Nanos::from_secs(1));
+        assert_eq!((bench.alpha.state(), classes(bench)), (LinkState::Down, vec![]));
+        assert_ne!(adapter(bench).break_cqs(), 0);
+        bench.settle();
+        assert_eq!(classes(bench), [BROKEN]);
+        bench.sm.set_partitions(vec![crate::bench::partition(true)]);
+        bench.wait_for("up", Nanos::from_secs(300), || bench.alpha.state() == LinkState::Up);
+    });
+}
+
+#[test]
+fn a_queue_pair_that_fails_long_after_two_stalls_is_no_fault() {
+    holds(|bench| {
+        let (alpha, beta, _) = bench.talking(PLAIN);
+        bench.alpha.set("_ibd_tx_timeout", "1").unwrap();
+        adapter(bench).set_sends_hang(true);
+        chatter(&alpha, &beta, 8);
+        adapter(bench).set_sends_hang(false);
+        bench.wait_for("up", Nanos::from_secs(120), || bench.alpha.state() == LinkState::Up);
+        chatter(&alpha, &beta, 60);
+        let stalled = bench.alpha.named("port", "qp_stalled");
+        assert!(stalled >= 2, "{stalled} stalls");
+        assert_eq!(counted(bench, BROKEN), 0, "{:?}", classes(bench));
+        fails_once(bench, &alpha);
+        assert_eq!(counted(bench, BROKEN), 0, "{:?}", classes(bench));
+    });
+}
+
+#[test]
 fn an_adapter_that_hangs_for_ten_minutes_is_reported_once_a_minute_at_most_and_every_time_is_counted() {
     holds(|bench| {
         let (alpha, beta, _) = bench.talking(PLAIN);

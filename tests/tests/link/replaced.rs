@@ -144,6 +144,14 @@ fn a_link_tells_its_new_address_once_whenever_its_queue_pair_breaks_and_when_its
 }
 
 #[test]
+fn a_link_in_connected_mode_tells_its_new_address_once_and_never_one_without_the_flag() {
+    holds(|bench| {
+        set_connected(&bench.alpha, true);
+        tells_each_address_once(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken, Blow::Broken]);
+    });
+}
+
+#[test]
 fn a_link_with_rings_tells_its_new_address_once_too() {
     rings(BOTH, 4, |bench| tells_each_address_once(bench, &[Blow::Broken, Blow::PKeyMoved, Blow::Broken]));
 }

@@ -15,6 +15,8 @@ const HOSTS: u64 = 8;
 const ADAPTERS: u64 = 8;
 const PORTS: u8 = 15;
 const PEERS: u64 = ADAPTERS * PORTS as u64;
+/// GUID of a port that is not there; those behind it are not, either.
+const NOBODY: u64 = 0x0002_c903_0009_0000;
 /// How long the paths that a new subnet manager put in doubt take to be asked for.
 const SPREAD: Nanos = Nanos::from_secs(60);
 
@@ -146,6 +148,36 @@ fn a_subnet_manager_that_has_not_looked_around_yet_takes_no_peer_away() {
             assert_eq!((dropped(), sent() - before), (0, 2 * PEERS), "packets lost after {second} s");
         }
         cluster.end();
+    });
+}
+
+#[test]
+fn who_waits_behind_calls_that_are_lost_goes_on_a_second_later_though_others_are_slow() {
+    Setup { seeds: 20, ..Setup::default() }.run(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        let send = |to| alpha.transmit(address(Guid(to)), &[0; 60], Offload::default()).expect("bound");
+        let fault = |count, action| bench.fault(Attribute::PATH_RECORD, None, Some(count), action);
+        let later = |millis: u64| FaultAction::Delay(sm::Nanos(millis * 1_000_000));
+        // An administrator that was late once is asked for three paths at a time.
+        fault(1, later(1_200));
+        send(NOBODY);
+        fakekernel::sleep(Nanos::from_secs(2));
+        // Two that it never sees, one that it answers, and two that it takes its time for.
+        fault(2, FaultAction::Silent);
+        fault(1, later(100));
+        fault(2, later(20_000));
+        let denied = || bench.alpha.counter("tx_drop_unreachable");
+        let before = denied();
+        for n in 1..=12 {
+            send(NOBODY + n);
+            // What is lost began before what is answered.
+            fakekernel::sleep(Nanos::from_millis(1));
+        }
+        fakekernel::sleep(Nanos::from_millis(900));
+        assert_eq!(denied() - before, 1, "there is room for no other");
+        fakekernel::sleep(Nanos::from_millis(600));
+        assert_eq!(denied() - before, 8, "of 12, with two that are lost and two that are slow");
+        bench.no_faults();
     });
 }
 

@@ -7,8 +7,8 @@
 use core::time::Duration;
 
 use ibtf::{McgInfo, PathInfo, UdChannel};
-use ipoib::LinkAddr;
 use ipoib::link::{Generation, Standing, Ticket, Why};
+use ipoib::{Instant, LinkAddr};
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
@@ -17,8 +17,11 @@ use super::Shared;
 use super::fma::Fault;
 use crate::ring::Ring;
 
-/// Jobs that may wait for a thread. The machines bound what they ask for well below this.
+/// Jobs that may wait for a thread.
 const CAPACITY: usize = 128;
+/// Places that are left to jobs of which a link has a few at most: without the answer of one of those it is down. Of neighbours and groups as many may be
+/// asked for as an administrator likes.
+const LEFT: usize = 16;
 
 /// One job.
 pub(crate) enum Job {
@@ -33,8 +36,8 @@ pub(crate) enum Job {
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),
     MakeDest(LinkAddr, McgInfo, Option<Duration>),
-    /// Find the way to an address that has the port of another one, which this is the way to.
-    FollowPort(LinkAddr, PathInfo),
+    /// Find the way to an address that has the port of another one, which this is the way to; the SA said so then.
+    FollowPort(LinkAddr, PathInfo, Instant),
     /// Free address handles and pools that nobody uses any more.
     Tidy,
     /// Make room for so many addresses.
@@ -65,6 +68,9 @@ impl Jobs {
     /// Queues a job, or hands it back if too many wait. Of two that tidy up one is enough.
     pub(crate) fn push(&self, job: Job) -> Result<(), Job> {
         let mut queue = self.0.lock();
+        if matches!(job, Job::MakeDest(..) | Job::FollowPort(..)) && queue.waiting.room() <= LEFT {
+            return Err(job);
+        }
         let tidies = matches!(job, Job::Tidy);
         if tidies && queue.tidies {
             return Ok(());

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_queue_pair_is_attached_to_already_is_taken_and_given_back_when_it_is_made_ready_again() {
+    fn what_a_queue_pair_is_attached_to_already_is_taken_and_given_back_when_it_is_built() {
         let (mut attachments, (mgid, info)) = (Attachments::new(), group(1, 0xc001));
         assert_eq!(attachments.take(&info, qp(7)), None);
         assert_eq!(attachments.adopt(&info, qp(7), 70), Ok(None));

@@ -224,14 +224,14 @@ fn put_away(shared: &Shared, mut pools: Pools) {
     shared.retire(pools);
 }
 
-/// Frees queue pairs up to this generation, if there are any: the link has another number afterwards. Nobody uses them any more. **May block.**
+/// Frees queue pairs up to this generation, if there are any: the link has no address until it has others, and another one then. Nobody uses them any more. **May block.**
 #[inline(never)]
 fn free(shared: &Shared, up_to: Generation) {
     let mut control = shared.control.lock();
     let Some(pairs) = control.queue_pairs.take_if(|pairs| pairs.generation() <= up_to) else { return };
-    control.link.take_connections(false);
+    control.link.queue_pairs_are_freed();
     drop(control);
-    log!(note, shared.name, "making another queue pair, which changes the address of the link");
+    log!(note, shared.name, "the queue pair is freed; another one gives the link another address");
     // Nothing is attached by this.
     let _ = shared.update_attachments(None);
     drop(pairs);

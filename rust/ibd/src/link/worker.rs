@@ -29,7 +29,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
-        Job::FollowPort(to, path) => sa_calls::follow_port(shared, to, path),
+        Job::FollowPort(to, way, since) => sa_calls::follow_port(shared, to, way, since),
         Job::Tidy => shared.tidy(),
         Job::GrowPathTable(addresses) => make_room(shared, addresses),
         Job::LargeBuffers => large_buffers(shared),
@@ -46,7 +46,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         Job::Make(ticket, _) | Job::Build(ticket, ..) | Job::AttachBroadcast(ticket, ..) => {
             control.link.handle_event(now, link::Event::Built(*ticket, None));
         }
-        Job::MakeDest(to, ..) | Job::FollowPort(to, _) => {
+        Job::MakeDest(to, ..) | Job::FollowPort(to, ..) => {
             control.looked_up(now, *to, Err(LookupError::Unanswered))
         }
         Job::GrowPathTable(_) => control.path_table_grown(now, false),
@@ -105,7 +105,8 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
     };
     let made = made.inspect_err(|status| no_handle(shared, *status));
     let made = made.inspect(|to| tell_narrow(shared, to));
-    let result = made.map(|handle| Resolution { handle, refresh }).map_err(|_| LookupError::Unanswered);
+    let result =
+        made.map(|handle| Resolution { handle, refresh, since: None }).map_err(|_| LookupError::Unanswered);
     shared.tell(|control| control.looked_up(now(), to, result));
 }
 

@@ -217,8 +217,8 @@ pub enum Action<G> {
     Attach(Ticket, G),
     /// Ask the SA how fast the way from the port with this GID to itself is. No answer is waited for.
     AskRate(Gid),
-    /// End the traffic of the queue pair, which is this generation and those that took the place of a part of it; keep the queue pair.
-    /// Whatever was drawn until now is over.
+    /// End the traffic of the queue pair, which is this generation and those that took the place of a part of it, and free it. Whatever
+    /// was drawn until now is over.
     TearDown(Generation),
     /// Tell paths and groups.
     Invalidate(Severity),

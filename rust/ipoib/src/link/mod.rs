@@ -200,7 +200,7 @@ impl<G: Copy + PartialEq> Link<G> {
         }
     }
 
-    /// The link's address, which it has as soon as it has a queue pair, up or not. A port that goes down takes none away.
+    /// The link's address, which it has as long as it has a queue pair, up or not. A port that goes down takes none away.
     pub fn address(&self) -> Option<LinkAddr> {
         Some(self.called(self.number?, self.gid?))
     }

@@ -79,6 +79,12 @@ impl<G: Copy + PartialEq> Link<G> {
         matches!(self.building.out, Some((_, Building::Number | Building::QueuePair(..))))
     }
 
+    /// The queue pairs are freed, and whoever listens with their number is gone: the link has no address until there are others.
+    pub fn queue_pairs_are_freed(&mut self) {
+        self.number = None;
+        self.takes_connections = false;
+    }
+
     pub(super) fn plan(&self) -> Option<Plan> {
         let port = self.port.as_ref().filter(|port| port.is_usable())?;
         let group = self.membership.as_ref()?.group;
@@ -86,18 +92,25 @@ impl<G: Copy + PartialEq> Link<G> {
         Some(Plan { mgid, pkey_index: port.pkey_index?, qkey, mtu, gid: port.gid })
     }
 
-    /// Of what has failed, or is in nobody's partition.
+    /// Of what has failed, or is in a place of the P_Key table that may be another partition's.
     pub(super) fn next_tear_down(&mut self) -> Option<Action<G>> {
         match self.traffic {
-            Traffic::Stands(_) if self.has_lost_its_pkey() => self.building.abandon(),
+            Traffic::Stands(carried) if self.pkey_is_elsewhere(carried.standing.plan) => {
+                self.building.abandon();
+            }
             Traffic::Failed => {}
             Traffic::Stands(_) | Traffic::None => return None,
         }
         self.tear_down()
     }
 
-    /// The port has the P_Key nowhere. The adapter looks a packet's P_Key up by its place in the table, which may be another partition's
-    /// from now on: nobody there is to reach the link, or to be reached by it.
+    /// The adapter looks a packet's P_Key up by its place in the table, which may be another partition's from now on: nobody there is to
+    /// reach the link, or to be reached by it. It does not wait for a broadcast group that it could be built for.
+    fn pkey_is_elsewhere(&self, plan: Plan) -> bool {
+        self.port.is_some_and(|port| port.active && port.pkey_index != Some(plan.pkey_index))
+    }
+
+    /// The port has the P_Key nowhere.
     pub fn has_lost_its_pkey(&self) -> bool {
         self.port.is_some_and(|port| port.active && port.pkey_index.is_none())
     }

@@ -568,6 +568,37 @@ fn pkey_removed_and_readded_at_the_same_index_recovers() {
 }
 
 #[test]
+fn a_p_key_that_moves_while_the_group_is_gone_leaves_nothing_where_it_was() {
+    let mut world = without_its_group();
+    assert_eq!((world.link.broadcast_group(), world.queue_pairs), (None, 1), "what stands goes on");
+    world.port = Some(Port { pkey_index: Some(3), ..port() });
+    world.event(Event::PortEvent);
+    world.settle();
+    assert_eq!(world.queue_pairs, 0, "its place may be another partition's");
+}
+
+#[test]
+fn an_address_whose_queue_pair_is_freed_is_told_to_nobody() {
+    let mut world = started();
+    world.link.take_connections(true);
+    world.settle();
+    let told = world.addresses.clone();
+    world.builds = false;
+    world.fails(Event::Broken);
+    world.settle();
+    world.link.queue_pairs_are_freed();
+    world.settle();
+    assert_eq!((world.link.address(), &world.addresses), (None, &told));
+    world.link.take_connections(true);
+    world.builds = true;
+    for _ in 0..5 {
+        world.wait();
+    }
+    assert!(world.is_up());
+    assert_eq!(world.addresses, told, "the world here has one number for all");
+}
+
+#[test]
 fn a_new_subnet_prefix_gives_a_new_address() {
     let mut world = started();
     let gid = Gid { prefix: 0xfec0 << 48, guid: 0xa };

@@ -28,14 +28,15 @@ where
     /// The SM has changed: looks a handle up again some time soon, and uses it until then; forgives a failure.
     pub(super) fn doubt(&mut self, now: Instant, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
-        path.failures = 0;
+        path.forgive();
         match path.state {
             State::Failed { .. } => path.expire_denials(&self.denial_epoch),
             // What is out is answered by the SM of before. Whoever waits for it waits for the next one.
             State::Unresolved if path.lookup == Lookup::Out => path.lookup = Lookup::OutOfDate,
             State::Unresolved => {}
             State::Ready(_) => {
-                let trusted = core::mem::replace(&mut path.trust, Trust::Doubted) == Trust::Full;
+                let before = core::mem::replace(&mut path.trust, Trust::Doubted);
+                let trusted = matches!(before, Trust::Full | Trust::Reported);
                 match path.lookup {
                     Lookup::Out => path.lookup = Lookup::OutOfDate,
                     // The SM that answers it is the new one.
@@ -68,12 +69,12 @@ where
     /// The SM knows better about this address by now: looks a handle up again at once, and uses it until then; forgives a failure.
     pub(super) fn look_again(&mut self, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
-        path.failures = 0;
+        path.forgive();
         match path.state {
             State::Failed { .. } => path.expire_denials(&self.denial_epoch),
             State::Unresolved => {}
             State::Ready(_) => {
-                path.trust = Trust::Full;
+                path.trust = Trust::Reported;
                 match path.lookup {
                     Lookup::None => self.want_lookup(id),
                     Lookup::Out => path.lookup = Lookup::OutOfDate,
@@ -87,7 +88,7 @@ where
     pub(super) fn forget(&mut self, id: Id) {
         let Some(path) = self.table.get_mut(id) else { return };
         path.know(&self.denial_epoch, State::Unresolved);
-        path.failures = 0;
+        path.forgive();
         if path.lookup == Lookup::Out {
             path.lookup = Lookup::OutOfDate;
         }

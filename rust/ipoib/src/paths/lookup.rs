@@ -104,7 +104,10 @@ where
         }
         let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
         match result {
-            _ if !current && path.trust != Trust::Full && matches!(path.state, State::Ready(_)) => {
+            _ if !current
+                && matches!(path.trust, Trust::Doubted | Trust::Missed)
+                && matches!(path.state, State::Ready(_)) =>
+            {
                 self.look_soon(now, id);
             }
             _ if !current && again => self.want_lookup(id),
@@ -117,9 +120,9 @@ where
     fn resolved(&mut self, now: Instant, id: Id, resolution: Resolution<H>) {
         self.counts.found += 1;
         let Some(path) = self.table.get_mut(id) else { return };
-        path.failures = 0;
+        path.forgive();
         path.asked = false;
-        path.since = now;
+        path.since = resolution.since.unwrap_or(now);
         path.trust = Trust::Full;
         // Of two that lead the same way the first one stays: queues have it.
         if !matches!(&path.state, State::Ready(known) if *known == resolution.handle) {
@@ -142,6 +145,7 @@ where
             return self.look_within(now, id, spread / 2, spread);
         }
         path.failures = path.failures.saturating_add(1);
+        path.absent = error == LookupError::Absent;
         let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
         let reason = match error {
             // No answer says nothing about a handle that works: keep it and ask again later.

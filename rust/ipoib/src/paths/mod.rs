@@ -129,6 +129,8 @@ pub struct Resolution<H> {
     pub handle: H,
     /// Look up again after this long instead of [`Config::refresh`]; for a stand-in such as the all-routers group.
     pub refresh: Option<Duration>,
+    /// When the SA said so, unless that was just now.
+    pub since: Option<Instant>,
 }
 
 /// Something happened.
@@ -228,6 +230,8 @@ pub struct Path<H> {
     /// there is a handle.
     leaving: u16,
     failures: u32,
+    /// The SA has said that there is no path, and nothing has spoken for one since.
+    absent: bool,
     /// The table was asked about it, or has seen that its handle was used, since it was last found idle or not.
     used: bool,
 }
@@ -244,6 +248,8 @@ enum State<H> {
 enum Trust {
     /// The SM that is there has told it.
     Full,
+    /// But it has reported since that the port comes or goes.
+    Reported,
     /// The SM has changed since.
     Doubted,
     /// The new SM knew no path when it was asked: perhaps it had not looked around yet. The next such answer counts.
@@ -290,6 +296,12 @@ impl<H: Handle> Path<H> {
             *until = Instant::ZERO;
             denial_epoch.add();
         }
+    }
+
+    /// What failed before says nothing about the next lookup.
+    fn forgive(&mut self) {
+        self.failures = 0;
+        self.absent = false;
     }
 
     /// Whether it was used since this was last asked, by the table or without it.
@@ -541,6 +553,7 @@ where
             packets: Queue::default(),
             leaving: 0,
             failures: 0,
+            absent: false,
             used: false,
         };
         self.table.insert(to, path)

@@ -127,19 +127,18 @@ impl Control {
         }
     }
 
-    /// The way to the port of an address that has none itself: a neighbour with a new queue pair is reached at once, whatever the SA does.
-    fn way_to_its_port(&self, to: &LinkAddr) -> Option<PathInfo> {
-        if self.paths.way_to_address(to).is_some() {
-            return None;
-        }
-        self.paths.way_to(to.gid())?.path(self.link.port()?.pkey_index?)
+    /// The way to the port of an address that has none itself, and when the SA said so: a neighbour with a new queue pair is reached at once,
+    /// whatever the SA does.
+    fn way_to_its_port(&self, to: &LinkAddr) -> Option<(PathInfo, Instant)> {
+        let (way, since) = self.paths.way_to_follow(to)?;
+        Some((way.path(self.link.port()?.pkey_index?)?, since))
     }
 
     /// What answers a lookup, unless it is answered here.
     pub(super) fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
         let Some(group) = to.mgid() else {
             return Some(match self.way_to_its_port(&to) {
-                Some(way) => Effect::Job(Job::FollowPort(to, way)),
+                Some((way, since)) => Effect::Job(Job::FollowPort(to, way, since)),
                 None => Effect::Call(Call::Lookup(to)),
             });
         };

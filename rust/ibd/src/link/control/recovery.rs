@@ -5,6 +5,7 @@ use ipoib::Instant;
 use ipoib::link::{Event, Failed, Generation, Why};
 
 use super::Control;
+use crate::link::fma::Fault;
 use crate::link::job_queue::Job;
 use crate::link::qp_failures::Failure;
 use crate::link::queue_pairs::QueuePairs;
@@ -50,7 +51,11 @@ impl Control {
                     return Some(Job::Inspect(ring, channel.clone(), standing.generation));
                 }
                 // Nothing follows until they are to carry something.
-                (_, None) => pairs.failed(),
+                (Failure::Channel(_), None) => pairs.failed(),
+                (Failure::Cq(_), None) => {
+                    pairs.failed();
+                    return Some(Job::Report(Fault::Broken));
+                }
                 (Failure::Cq(_), Some(_)) if ring != 0 => {
                     let failed = self.rings.failed_as_it_is(now, ring);
                     self.replace(now, failed, Why::Failed);
@@ -84,9 +89,12 @@ impl Control {
     fn replace(&mut self, now: Instant, failed: Failed, why: Why) {
         let Some(standing) = self.link.standing().filter(|_| failed == Failed::Link) else { return };
         // A failure is told in several ways; the first one counts.
-        self.failures.failed(now);
         let event = match why {
-            Why::Failed => Event::Broken(standing.generation),
+            Why::Failed => {
+                self.failures.failed(now);
+                Event::Broken(standing.generation)
+            }
+            // Fault management is told of each.
             Why::Stalled => Event::Stalled(standing.generation),
         };
         self.link.handle_event(now, event);

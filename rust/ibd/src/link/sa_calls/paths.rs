@@ -5,7 +5,7 @@ use core::time::Duration;
 use ibtf::{PathInfo, PathRequest, Status};
 use ipoib::paths::{LookupError, Resolution};
 use ipoib::window::End;
-use ipoib::{Gid, Lid, LinkAddr, Rate, link};
+use ipoib::{Gid, Instant, Lid, LinkAddr, Rate, link};
 use kernel::{KArc, log};
 
 use super::end;
@@ -43,9 +43,9 @@ pub(super) fn lookup(shared: &KArc<Shared>, to: LinkAddr) -> End {
     end
 }
 
-/// Has the way to an address lead where another address of its port is.
-pub(in crate::link) fn follow_port(shared: &KArc<Shared>, to: LinkAddr, way: PathInfo) {
-    path_found(shared, to, Ok(way), Some(NOT_ASKED));
+/// Has the way to an address lead where another address of its port is, as the SA said at that time.
+pub(in crate::link) fn follow_port(shared: &KArc<Shared>, to: LinkAddr, way: PathInfo, since: Instant) {
+    path_found(shared, to, Ok(way), Some(since));
 }
 
 /// Asks how fast the way from the port to itself is.
@@ -63,12 +63,7 @@ fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
 }
 
 #[inline(never)]
-fn path_found(
-    shared: &KArc<Shared>,
-    to: LinkAddr,
-    result: Result<PathInfo, Status>,
-    refresh: Option<Duration>,
-) {
+fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>, since: Option<Instant>) {
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
         _ if Lid::new(path.address.dlid).is_none() => {
@@ -88,8 +83,9 @@ fn path_found(
         _ => Err(Status::HCA_INVALID),
     });
     let made = made.inspect(|to| tell_narrow(shared, to));
+    let refresh = since.map(|_| NOT_ASKED);
     let result = match made {
-        Ok(handle) => Ok(Resolution { handle, refresh }),
+        Ok(handle) => Ok(Resolution { handle, refresh, since }),
         Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
         Err(_) => Err(LookupError::Unanswered),
     };

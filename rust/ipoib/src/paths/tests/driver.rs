@@ -205,7 +205,7 @@ impl World {
     fn answer(&mut self, n: u8, answer: Result<u32, LookupError>) {
         let to = Self::address(n);
         if self.out.remove(&to) {
-            let result = answer.map(|number| Resolution { handle: way(number), refresh: None });
+            let result = answer.map(|number| Resolution { handle: way(number), refresh: None, since: None });
             self.event(Event::LookedUp(to, result));
         }
     }

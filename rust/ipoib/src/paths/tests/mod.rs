@@ -8,6 +8,7 @@ use std::vec;
 use std::vec::Vec;
 
 mod driver;
+mod of_port;
 
 /// A way of this number.
 #[derive(Clone, Debug)]
@@ -82,7 +83,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn ok(number: u32) -> Result<Resolution<Way>, LookupError> {
-    Ok(Resolution { handle: way(number), refresh: None })
+    Ok(Resolution { handle: way(number), refresh: None, since: None })
 }
 
 fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, Way> {
