@@ -107,7 +107,8 @@ fn nobody_takes_up_an_offer(bench: &Bench, alpha: &Stream, beta: &Stream) {
 }
 
 #[test]
-fn an_offer_that_is_taken_back_is_freed_when_the_communication_manager_has_told_and_not_when_its_queue_pair_is_empty() {
+fn an_offer_that_is_taken_back_is_freed_when_the_communication_manager_has_told_and_not_when_its_queue_pair_is_empty()
+ {
     let test = |bench: &Bench| {
         let (alpha, _, beta, _) = connected(bench, PLAIN);
         nobody_takes_up_an_offer(bench, &alpha, &beta);

@@ -31,7 +31,8 @@ impl IncomingConnections {
         let Some(entry) = self.find(connection) else { return };
         entry.pkey_index = seen.map(|seen| seen.pkey_index);
         // Whether the link has moved since, when nobody knew where this one is. One that came later may be where the link is about to follow to.
-        let is_left_behind = pkey.is_some_and(|(index, since)| since >= entry.given && entry.is_elsewhere(index));
+        let is_left_behind =
+            pkey.is_some_and(|(index, since)| since >= entry.given && entry.is_elsewhere(index));
         if is_left_behind {
             self.machine.ended(connection);
         }

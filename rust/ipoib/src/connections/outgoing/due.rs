@@ -110,7 +110,9 @@ where
             let (to, peer) = (self.peers.key(id)?, self.peers.get(id)?);
             match peer.state {
                 // One that has answered is asked again in its place.
-                State::Wanted(attempt, _) if attempt.is_repeated() && self.has_place(kind(peer)) && may_open() => {
+                State::Wanted(attempt, _)
+                    if attempt.is_repeated() && self.has_place(kind(peer)) && may_open() =>
+                {
                     return self.begin(id, now);
                 }
                 State::Wanted(_, since) => self.line_up(id, since, now),
