@@ -68,6 +68,12 @@ pub fn set_telling_time(host: &Kernel, time: Option<fakekernel::Nanos>) {
     ibcm::Ibcm::of(host).set_telling_time(time);
 }
 
+/// How long `ibcm` goes on with the channel of an open or an offer of a host's that is given up or refused, from the error state of its queue pair on,
+/// before the two do not know each other any more. `None`: no time.
+pub fn set_aborting_time(host: &Kernel, time: Option<fakekernel::Nanos>) {
+    ibcm::Ibcm::of(host).set_aborting_time(time);
+}
+
 /// Another client of IBTL's comes to a host, whose slow handlers run in IBTL's threads (`IBT_CQ_HANDLER_IN_THREAD`) in front of those of
 /// whoever else has them there; it takes the place of the one before. `None`: it goes.
 pub fn set_stranger(host: &Kernel, stranger: Option<Stranger>) {

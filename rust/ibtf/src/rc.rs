@@ -144,8 +144,11 @@ impl RcChannel {
     }
 
     /// Takes back an offer ([`Session::accept`](crate::Session::accept)) of which nothing was told yet, or ends the connection that just comes of it: the
-    /// client is told, and closes it then (`ibt_close_rc_channel`, NONBLOCKING). Once only: a second one may be put into a queue twice. Errors as for
-    /// [`RcChannel::close`]. **May block.**
+    /// client is told, and closes it then (`ibt_close_rc_channel`, NONBLOCKING). Once only: a second one may be put into a queue twice. Until the client is told
+    /// the communication manager uses the channel, also when its queue pair is in the error state and empty. Errors as for [`RcChannel::close`]. **May block.**
+    ///
+    /// `ibcm`'s one thread for such things does it (`ibcm_process_tlist`). If the other side has taken the offer up when the thread comes to it, the thread waits for one
+    /// of the twelve places of closes, and has no timeout told and no queued open begun as long. There is no smaller call: a close that waits is right only for what was told.
     pub fn take_back(&self) -> Result<(), Status> {
         self.0.end(sys::IBT_NONBLOCKING)
     }

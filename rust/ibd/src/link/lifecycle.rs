@@ -17,6 +17,7 @@ use super::control::{Control, Stopped};
 use super::events::Events;
 use super::interrupts::Interrupts;
 use super::job_queue::Queue;
+use super::patience::{PATIENCE, Patience};
 use super::rings::RingCount;
 use super::settings::Key;
 use super::statistics::Statistics;
@@ -39,11 +40,6 @@ pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
 const ADDRESS: Duration = Duration::from_secs(1);
 /// As long as `ibmf` asks an SA that is busy again and again.
 const BUSY: Duration = Duration::from_secs(10);
-/// How long detach waits for what a stop has left to do before it says that the link is busy.
-const PATIENCE: Duration = Duration::from_millis(2000);
-/// How long the deletion of a partition waits if all that is left are connections: for some seconds IBTL keeps the queue pair of one
-/// that was closed.
-const CONNECTIONS: Duration = Duration::from_secs(20);
 
 /// An attached link.
 pub(crate) struct Link {
@@ -144,9 +140,8 @@ impl Link {
         if self.registration.is_started() {
             return false;
         }
-        let begun = Instant::now();
-        let idle =
-            self.inner.rest(|left| Some(begun + if left.is_connections() { CONNECTIONS } else { PATIENCE }));
+        let mut patience = Patience::begins(now());
+        let idle = self.inner.rest(|left| patience.lasts(now(), left.is_connections()));
         if !idle {
             self.say_why_busy();
         }
@@ -165,8 +160,8 @@ impl Link {
 
     /// Whether nothing is out: no answer awaited, no buffer lent. Waits a little for what a stop has left. **May block.**
     fn is_idle(&self) -> bool {
-        let deadline = Instant::now() + PATIENCE;
-        self.inner.rest(|_| Some(deadline))
+        let deadline = now() + PATIENCE;
+        self.inner.rest(|_| now() < deadline)
     }
 
     /// Undoes everything, or hands the link back, working. **May block.**
@@ -248,14 +243,14 @@ impl Inner {
         self.shared.outstanding()
     }
 
-    /// Waits until the link is at rest, at most until the deadline of what is left, if that has one; whether it is. **May block.**
-    fn rest(&self, deadline: impl Fn(&Outstanding) -> Option<Instant>) -> bool {
+    /// Waits until the link is at rest, or no longer is to be waited for what is left; whether it is. **May block.**
+    fn rest(&self, mut waits: impl FnMut(&Outstanding) -> bool) -> bool {
         loop {
             let left = self.outstanding();
             if left.is_nothing() {
                 return true;
             }
-            if deadline(&left).is_some_and(|deadline| Instant::now() >= deadline) {
+            if !waits(&left) {
                 return false;
             }
             kernel::time::sleep(Duration::from_millis(10));
@@ -268,7 +263,7 @@ impl Drop for Inner {
         self.shared.announcer.end();
         // A link started and stopped between the last look and the unregistration has something left to do.
         if self.threads.is_some() {
-            self.rest(|_| None);
+            self.rest(|_| true);
         }
         self.listing = None;
         self.member = None;

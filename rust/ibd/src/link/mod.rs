@@ -37,6 +37,7 @@ mod mcg_record;
 mod neighbour;
 mod outgoing;
 mod path_queries;
+mod patience;
 mod properties;
 mod provider;
 mod qp_failures;

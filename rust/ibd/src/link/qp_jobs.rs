@@ -11,9 +11,6 @@ use super::queue_pairs::{QpKeys, QueuePairHandles, QueuePairs};
 use super::traffic::{BuildContext, BuiltTraffic, Pools, Start, end_traffic};
 use crate::{now, probes};
 
-/// No place of a P_Key table: that has 65,535 places at most.
-const NOWHERE: u16 = u16::MAX;
-
 /// The answer to a job whose queue pairs nobody wants any more, or cannot be had.
 fn refuse(shared: &Shared, ticket: Ticket) {
     shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, None)));
@@ -210,11 +207,6 @@ pub(crate) fn end(shared: &Shared, up_to: Generation) {
     probes::qp_down(shared.number);
     free(shared, up_to);
     put_away(shared, pools);
-    shared.tell(|control| {
-        if control.link.has_lost_its_pkey() {
-            control.tell_incoming(|incoming| incoming.run_in(NOWHERE, now()));
-        }
-    });
 }
 
 /// Frees buffers that are home, and remembers others.

@@ -38,7 +38,7 @@ use crate::time::Instant;
 /// Room for one neighbour.
 pub type OutgoingSlot<C> = Slot<LinkAddr, Peer<C>, LISTS>;
 
-const LISTS: usize = 4;
+const LISTS: usize = 6;
 /// Neighbours with an attempt to begin or a connection to close.
 const DUE: usize = 0;
 /// Neighbours whose packets wait no longer.
@@ -47,6 +47,10 @@ const LEAVING: usize = 1;
 const RECENT: usize = 2;
 /// Neighbours that may be forgotten, the one that was asked about longest ago first.
 const SPARE: usize = 3;
+/// Neighbours that wait for a place to be asked, the one that was needed longest ago first.
+const FRESH: usize = 4;
+/// The same of those with whom the last attempt failed.
+const DOUBTFUL: usize = 5;
 
 /// The machine: neighbours in slots of its creator's, packets in others.
 #[derive(Debug)]

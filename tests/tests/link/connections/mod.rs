@@ -14,6 +14,7 @@ mod matrix;
 mod memory;
 mod need;
 pub mod opened;
+mod taken_away;
 mod turns;
 mod two_adapters;
 mod unwanted;

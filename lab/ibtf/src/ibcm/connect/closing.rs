@@ -47,7 +47,7 @@ impl Ibcm {
     /// Closes a connection.
     pub(super) fn close(&self, id: u32, mode: Mode, private: Vec<u8>) -> Outcome {
         if mode == Mode::NonBlocking {
-            self.task(move |ibcm| _ = ibcm.close_now(id, mode, private));
+            self.on_list(move |ibcm| _ = ibcm.close_now(id, mode, private));
             return Outcome { code: 0, private: Vec::new() };
         }
         self.close_now(id, mode, private)
@@ -127,12 +127,9 @@ impl Ibcm {
                     }
                     return Next::AbortLater(slot);
                 }
-                State::TimeWait | State::RejSent => return Next::Already,
-                State::DreqSent
-                | State::DreqReceived
-                | State::DrepReceived
-                | State::TimedOut
-                | State::Aborting => {
+                // Nobody waits for an abort that is under way (`IBCM_STATE_DELETE`), which still uses the channel.
+                State::TimeWait | State::RejSent | State::Aborting => return Next::Already,
+                State::DreqSent | State::DreqReceived | State::DrepReceived | State::TimedOut => {
                     if mode == Mode::NoCallbacks {
                         if conn.no_callbacks == NoCallbacks::Wait {
                             table = self.wait_for_change(table);
@@ -342,8 +339,7 @@ impl Ibcm {
                 .map(|conn| (conn.channel.clone(), conn.handler, conn.opened.clone(), conn.closed.clone()))
         };
         let Some((channel, handler, opened, slot)) = found else { return };
-        Self::to_error(channel.as_ref());
-        Self::unlink(channel.as_ref());
+        self.fail_and_unlink(channel.as_ref());
         self.paths.lock().clear();
         if let Some(channel) = &channel {
             channel.cm.lock().opening = false;

@@ -39,7 +39,7 @@ pub(super) enum State {
     RejSent,
     /// Over; somebody still has to be told.
     TimedOut,
-    /// An abort is being told.
+    /// An abort, or a REJ, is being told (`IBCM_STATE_DELETE`).
     Aborting,
 }
 

@@ -12,7 +12,11 @@ use crate::ibtl::connection_is_over;
 enum Due {
     Nothing,
     Again,
-    GaveUp(State),
+    /// `silent`: there is nobody to tell.
+    GaveUp {
+        was: State,
+        silent: bool,
+    },
     Forget,
 }
 
@@ -43,7 +47,8 @@ impl Ibcm {
                 // A place of closings may be free.
                 self.connections.changed.wake_all();
             }
-            Due::GaveUp(was) => self.task(move |ibcm| ibcm.gave_up(id, was)),
+            Due::GaveUp { was, silent: true } => self.task(move |ibcm| ibcm.gave_up(id, was)),
+            Due::GaveUp { was, silent: false } => self.on_list(move |ibcm| ibcm.gave_up(id, was)),
             Due::Forget => {
                 let gone = self.connections.table.lock().remove(id);
                 let channel = gone.filter(|conn| conn.state == State::TimeWait).and_then(|conn| conn.channel);
@@ -79,6 +84,6 @@ impl Ibcm {
                 channel.cm.lock().closing = true;
             }
         }
-        Due::GaveUp(state)
+        Due::GaveUp { was: state, silent: conn.no_callbacks == NoCallbacks::Never }
     }
 }

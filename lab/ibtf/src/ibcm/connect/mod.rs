@@ -89,12 +89,16 @@ pub(super) struct Connections {
     /// The time is to be looked at.
     clock: WaitQueue,
     tasks: Arc<Tasks>,
+    /// `ibcm_process_tlist`: one thread for closes that nobody waits for, for what nobody has answered, and for opens whose turn has come.
+    list: Arc<Tasks>,
     /// Messages that were taken and are not done with.
     taken: AtomicUsize,
     /// The timer's thread is there.
     timing: AtomicBool,
     /// Between ESTABLISHED and CONN_EST.
     telling_time: HostMutex<Option<fakekernel::Nanos>>,
+    /// Between the queue pair's error state and the end of what `ibcm` does with the channel, of what is given up or refused.
+    aborting_time: HostMutex<Option<fakekernel::Nanos>>,
 }
 
 impl Connections {
@@ -104,9 +108,11 @@ impl Connections {
             changed: WaitQueue::new("a connection to be opened or closed"),
             clock: WaitQueue::new("the next timeout of ibcm"),
             tasks: Tasks::new("ibcm_taskq", AT_ONCE),
+            list: Tasks::new("ibcm_process_tlist", 1),
             taken: AtomicUsize::new(0),
             timing: AtomicBool::new(false),
             telling_time: HostMutex::new(None),
+            aborting_time: HostMutex::new(None),
         }
     }
 }
@@ -169,6 +175,11 @@ impl Ibcm {
     /// See [`crate::set_telling_time`].
     pub(crate) fn set_telling_time(&self, time: Option<fakekernel::Nanos>) {
         *self.connections.telling_time.lock() = time;
+    }
+
+    /// See [`crate::set_aborting_time`].
+    pub(crate) fn set_aborting_time(&self, time: Option<fakekernel::Nanos>) {
+        *self.connections.aborting_time.lock() = time;
     }
 
     /// What keeps an adapter for ever, if something does.
@@ -269,6 +280,13 @@ impl Ibcm {
         }
     }
 
+    /// The same, when the one thread comes to it.
+    fn on_list(&self, job: impl FnOnce(&Ibcm) + Send + 'static) {
+        if let Some(me) = self.me.upgrade() {
+            self.connections.list.run(&self.kernel, move || job(&me));
+        }
+    }
+
     /// Calls a connection's handler, if it has one.
     fn tell(
         &self,
@@ -319,6 +337,16 @@ impl Ibcm {
         }
     }
 
+    /// The queue pair of what is given up, or was refused, goes to ERROR, and a little later the two do not know each other any more.
+    fn fail_and_unlink(&self, channel: Option<&Arc<Channel>>) {
+        Self::to_error(channel);
+        let time = *self.connections.aborting_time.lock();
+        if let Some(time) = time {
+            fakekernel::sleep(time);
+        }
+        Self::unlink(channel);
+    }
+
     /// A connection could not be made: its client is told, and whoever waits for it.
     fn failed(&self, id: u32, code: u8, about: About, reason: u16, private: Option<&[u8]>) {
         self.paths.lock().clear();
@@ -346,7 +374,7 @@ impl Ibcm {
             table.next_open()
         };
         if let Some(next) = next {
-            self.send_req(next);
+            self.on_list(move |ibcm| ibcm.send_req(next));
         }
     }
 

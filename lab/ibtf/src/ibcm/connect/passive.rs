@@ -326,7 +326,7 @@ impl Ibcm {
             let (id, was) = (conn.id, conn.state);
             match was {
                 State::ReqSent | State::RepWait | State::RepSent | State::MraRepReceived => {
-                    conn.state = State::TimedOut;
+                    conn.state = State::Aborting;
                 }
                 State::Established => conn.state = State::DreqReceived,
                 State::ReqReceived | State::RepReceived if conn.in_handler => {
@@ -344,9 +344,10 @@ impl Ibcm {
             return self.lost(id, closed::REJ_RECEIVED, None);
         }
         if matches!(was, State::RepSent | State::MraRepReceived) {
-            Self::to_error(channel.as_ref());
+            self.fail_and_unlink(channel.as_ref());
+        } else {
+            Self::unlink(channel.as_ref());
         }
-        Self::unlink(channel.as_ref());
         self.failed(id, failure::REJ_RECEIVED, rej.about, rej.reason, Some(&rej.private));
         self.connections.table.lock().remove(id);
         self.table_changed();

@@ -80,9 +80,7 @@ impl Control {
             let (lid, index) = (port.lid, port.pkey_index);
             self.tell_outgoing(|outgoing| {
                 outgoing.lid_is(lid, now);
-                if let Some(index) = index {
-                    outgoing.pkey_is_at(index, now);
-                }
+                outgoing.pkey_is_at(index, now);
             });
         }
     }

@@ -220,6 +220,9 @@ impl Control {
     ) {
         self.link.handle_event(now, link::Event::Port(ticket, port));
         self.compare_routes(now);
+        if self.link.has_lost_its_pkey() {
+            self.tell_incoming(|incoming| incoming.pkey_is_lost(now));
+        }
     }
 
     pub(crate) fn looked_up(

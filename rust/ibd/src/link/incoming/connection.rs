@@ -14,7 +14,8 @@ use crate::link::long_answers::LongAnswers;
 
 /// How long a neighbour may take to say that it has got a connection.
 const STAND: Duration = Duration::from_secs(1);
-/// How long the communication manager may take to tell of the end of an offer that it was to take back. It needs no time, but memory.
+/// How long the communication manager may take to tell of the end of an offer that it was to take back. It needs memory and its one thread for such
+/// things. One that it has not told of by then is closed all the same.
 const TAKE_BACK: Duration = Duration::from_secs(30);
 
 /// Who asks, and may have one.
@@ -99,7 +100,7 @@ impl IncomingConnection {
         }
     }
 
-    /// Whether its queue pair was made when the P_Key was not at this index.
+    /// Whether its queue pair was made when the P_Key was not at this index, as far as the adapter has been asked.
     pub(super) fn is_elsewhere(&self, pkey_index: u16) -> bool {
         self.pkey_index.is_some_and(|index| index != pkey_index)
     }
@@ -133,6 +134,12 @@ impl IncomingConnection {
     /// handler that a close had it forget (`ibcm_cep_state_rtu`).
     pub(super) fn is_to_take_back(&self) -> bool {
         !self.stands && !self.over && !self.taken_back
+    }
+
+    /// Whether the communication manager was asked to take it back, and has not told that it has. It uses the channel until it tells, and moves the queue
+    /// pair to the error state first: a close that comes in between does not wait for it (`ibcm_process_abort`, `ibcm_close_rc_channel`).
+    pub(super) fn is_being_taken_back(&self) -> bool {
+        self.taken_back && !self.stands && !self.over
     }
 
     /// The communication manager was asked to take it back, or could not be asked yet.

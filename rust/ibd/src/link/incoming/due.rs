@@ -27,9 +27,14 @@ impl IncomingConnections {
     /// How a connection receives, if the adapter says so.
     pub(crate) fn looked(&mut self, connection: Connection, seen: Option<RcState>, now: Instant) {
         self.machine.looked(connection, seen.map(|seen| seen.packet_due), now);
-        if let Some(entry) = self.find(connection) {
-            // If that is not where the link is, the link may be about to follow; and if not, the neighbour finds out that nothing arrives.
-            entry.pkey_index = seen.map(|seen| seen.pkey_index);
+        let pkey = self.pkey;
+        let Some(entry) = self.find(connection) else { return };
+        entry.pkey_index = seen.map(|seen| seen.pkey_index);
+        // Whether the link has moved since, when nobody knew where this one is. One that came later may be where the link is about to follow to.
+        let is_left_behind =
+            pkey.is_some_and(|(index, since)| since >= entry.given && entry.is_elsewhere(index));
+        if is_left_behind {
+            self.machine.ended(connection);
         }
     }
 

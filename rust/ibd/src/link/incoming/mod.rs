@@ -61,6 +61,8 @@ const UNUSED: Duration = Duration::from_secs(60);
 pub(crate) struct IncomingConnections {
     machine: Incoming<KVec<IncomingSlot>>,
     runs: bool,
+    /// Where the P_Key was when the link came up last, and since when it has been there.
+    pkey: Option<(u16, Instant)>,
     connections: List<IncomingConnection>,
     /// What they share; made when the first one comes.
     shared_receive: Option<SharedReceive>,
@@ -126,6 +128,7 @@ impl IncomingConnections {
         Ok(Self {
             machine: Incoming::new(config, slots, seed),
             runs: false,
+            pkey: None,
             connections: List::new(),
             shared_receive: None,
             short_of_receives: false,
@@ -149,9 +152,11 @@ impl IncomingConnections {
         self.machine.run();
     }
 
-    /// The link runs in the partition with this index. Connections of another
-    /// index end.
+    /// The link runs in the partition with this index. Connections of another index end. A link that does not listen opens none.
     pub(crate) fn run_in(&mut self, pkey_index: u16, now: Instant) {
+        if self.pkey.is_none_or(|(index, _)| index != pkey_index) {
+            self.pkey = Some((pkey_index, now));
+        }
         for entry in self.connections.iter().filter(|entry| entry.is_elsewhere(pkey_index)) {
             self.machine.ended(entry.connection);
         }
@@ -159,8 +164,20 @@ impl IncomingConnections {
             self.machine.run();
         }
         if let Some(outgoing) = &mut self.outgoing {
-            outgoing.pkey_is_at(pkey_index, now);
-            outgoing.run();
+            outgoing.pkey_is_at(Some(pkey_index), now);
+            if self.runs {
+                outgoing.run();
+            }
+        }
+    }
+
+    /// The port has the link's P_Key nowhere: whatever connections there are, they are in a partition that the link is not in, or in none.
+    pub(crate) fn pkey_is_lost(&mut self, now: Instant) {
+        for entry in self.connections.iter() {
+            self.machine.ended(entry.connection);
+        }
+        if let Some(outgoing) = &mut self.outgoing {
+            outgoing.pkey_is_at(None, now);
         }
     }
 

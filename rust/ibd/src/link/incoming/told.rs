@@ -52,7 +52,10 @@ impl IncomingConnections {
     /// The adapter tells that a queue pair holds no receive any more.
     pub(crate) fn emptied(&mut self, channel: ChannelId) {
         let Some(entry) = self.by_channel(channel) else { return };
-        (entry.empty, entry.not_before) = (true, None);
+        entry.empty = true;
+        if !entry.is_being_taken_back() {
+            entry.not_before = None;
+        }
         let connection = entry.connection;
         // A connection that carries messages has its receives: one that has none has failed, whether the adapter says so or not.
         self.machine.ended(connection);

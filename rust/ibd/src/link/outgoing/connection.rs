@@ -28,7 +28,7 @@ pub(super) struct OutgoingConnection {
     pub(super) delayed: bool,
     /// The neighbour has accepted, and is what it has to be.
     pub(super) answered: bool,
-    /// What the communication manager has told of an attempt that came to nothing.
+    /// Why an attempt came to nothing: as the communication manager, or the adapter, has told.
     pub(super) failed: Option<OpenError>,
     /// It stands, or has stood.
     pub(super) stands: bool,
@@ -87,7 +87,18 @@ impl OutgoingConnection {
     /// the adapter is to go (`ibcm_open_done`). Or the connection is about to stand: `ibcm` might call a handler that it was told to forget
     /// (`ibcm_cep_send_rtu`). Of one whose neighbour asks for time, which can be hours, neither is so.
     pub(super) fn is_told(&self) -> bool {
-        self.stands || self.failed.is_some() || self.delayed && !self.answered
+        self.has_come_to_something() || self.delayed && !self.answered
+    }
+
+    /// Whether the communication manager has told that it stands, or that it is over. What the adapter tells is no substitute: a neighbour that answers can
+    /// have the queue pair fail while the communication manager is about to tell that the connection stands.
+    pub(super) fn has_come_to_something(&self) -> bool {
+        self.stands || self.over
+    }
+
+    /// Whether nothing came of it, and nobody but the link has to do with it any more.
+    pub(super) fn is_to_free(&self) -> bool {
+        self.failed.is_some() && self.has_come_to_something() && !self.closing
     }
 
     /// Whether no thread is at it, and it is time for what is to be done.

@@ -215,9 +215,7 @@ impl OutgoingConnections {
     }
 
     fn next_failed(&mut self, now: Instant) -> Option<Step> {
-        let entry = self
-            .connections
-            .find_mut(|entry| entry.failed.is_some() && !entry.closing && entry.has_come(now))?;
+        let entry = self.connections.find_mut(|entry| entry.is_to_free() && entry.has_come(now))?;
         let (channel, error) = (entry.take()?, entry.failed?);
         Some(Step::FreeFailed(entry.connection, channel, entry.sender.take(), error))
     }
@@ -293,9 +291,9 @@ impl OutgoingConnections {
         self.lose(now, |_, route| route.own_lid != own_lid);
     }
 
-    /// The P_Key has this place in the port's table. What was made with another one carries nothing any more.
-    pub(crate) fn pkey_is_at(&mut self, index: u16, now: Instant) {
-        self.lose(now, |_, route| route.pkey_index != index);
+    /// The P_Key has this place in the port's table, or none. What was made with another one carries nothing any more.
+    pub(crate) fn pkey_is_at(&mut self, index: Option<u16>, now: Instant) {
+        self.lose(now, |_, route| Some(route.pkey_index) != index);
     }
 
     /// Packets go to this neighbour in this way. A connection that goes another one is lost.

@@ -32,9 +32,12 @@ impl OutgoingConnections {
 
     /// A connection stands; `None` if nobody wants it any more.
     pub(crate) fn established(&mut self, channel: ChannelId, now: Instant) -> Option<Connection> {
-        // One that has failed meanwhile is freed, and the machine is told of that.
-        let entry = self.by_channel(channel).filter(|entry| entry.failed.is_none())?;
+        let entry = self.by_channel(channel)?;
         (entry.stands, entry.place) = (true, None);
+        // One that has failed meanwhile is freed, and the machine is told of that.
+        if entry.failed.is_some() {
+            return None;
+        }
         let (connection, longest) = (entry.connection, entry.longest);
         // If nobody wants it any more it is about to be closed.
         let sender = entry.sender.clone()?;

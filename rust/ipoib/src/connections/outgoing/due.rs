@@ -3,7 +3,9 @@
 use core::ops::DerefMut;
 
 use super::peer::{After, Kind, State};
-use super::{Action, Channel, DUE, LEAVING, Outgoing, OutgoingSlot, RECENT, TooBig, WaitingSlot};
+use super::{
+    Action, Channel, DOUBTFUL, DUE, FRESH, LEAVING, Outgoing, OutgoingSlot, Peer, RECENT, TooBig, WaitingSlot,
+};
 use crate::connections::Connection;
 use crate::table::Id;
 use crate::time::Instant;
@@ -104,33 +106,98 @@ where
     }
 
     fn next_due(&mut self, now: Instant, mut may_open: impl FnMut() -> bool) -> Option<Action<P, C>> {
-        loop {
-            let id = self.peers.pop_front(DUE)?;
-            let to = self.peers.key(id)?;
-            let peer = self.peers.get_mut(id)?;
-            let kind = if peer.failures == 0 { Kind::Fresh } else { Kind::Doubtful };
-            let full = self.attempts >= self.config.attempts
-                || kind == Kind::Doubtful && self.doubtful >= self.config.doubtful;
+        while let Some(id) = self.peers.pop_front(DUE) {
+            let (to, peer) = (self.peers.key(id)?, self.peers.get(id)?);
             match peer.state {
-                State::Wanted(..) if full || !may_open() => {
-                    self.peers.set_deadline(id, Some(now + self.config.attempts_look));
+                // One that has answered is asked again in its place.
+                State::Wanted(attempt, _)
+                    if attempt.is_repeated() && self.has_place(kind(peer)) && may_open() =>
+                {
+                    return self.begin(id, now);
                 }
-                State::Wanted(attempt, _) => {
-                    self.number += 1;
-                    self.attempts += 1;
-                    self.doubtful += u32::from(kind == Kind::Doubtful);
-                    peer.attempt = Some(kind);
-                    peer.number = self.number;
-                    peer.state = State::Opening { attempt, since: now, until: None };
-                    self.peers.set_deadline(id, Some(now + self.config.asked_patience));
-                    let number = self.number;
-                    return Some(Action::Open(Connection { peer: to, number }, attempt.service));
-                }
+                State::Wanted(_, since) => self.line_up(id, since, now),
                 State::Closing(..) => {
                     return Some(Action::Close(Connection { peer: to, number: peer.number }));
                 }
                 State::Off | State::Opening { .. } | State::Up { .. } | State::Resting => {}
             }
         }
+        if let Some(id) = self.next_in_line()
+            && may_open()
+        {
+            return self.begin(id, now);
+        }
+        self.look_again(now);
+        None
+    }
+
+    fn has_place(&self, kind: Kind) -> bool {
+        let is_doubtful = kind == Kind::Doubtful;
+        self.attempts < self.config.attempts && !(is_doubtful && self.doubtful >= self.config.doubtful)
+    }
+
+    /// Behind those that wait already, or where it is. What waits for it waits no longer than its patience.
+    fn line_up(&mut self, id: Id, since: Instant, now: Instant) {
+        let Some(list) = self.peers.get(id).map(line) else { return };
+        if !self.peers.is_listed(list, id) {
+            self.peers.push_back(list, id);
+        }
+        let patience = since + self.config.patience;
+        self.peers.set_deadline(id, Some(patience).filter(|at| *at > now));
+    }
+
+    pub(super) fn leave_line(&mut self, id: Id) {
+        self.peers.unlist(FRESH, id);
+        self.peers.unlist(DOUBTFUL, id);
+    }
+
+    /// Of those for whom there is a place the one that was needed longest ago.
+    fn next_in_line(&self) -> Option<Id> {
+        let of = |list, kind| self.peers.front(list).filter(|_| self.has_place(kind));
+        let since = |id: &Id| match self.peers.get(*id).map(|peer| &peer.state) {
+            Some(State::Wanted(_, since)) => Some(*since),
+            _ => None,
+        };
+        // Those of whom there may be fewer first, of two that were needed at once.
+        let first = [of(DOUBTFUL, Kind::Doubtful), of(FRESH, Kind::Fresh)];
+        first.into_iter().flatten().min_by_key(since)
+    }
+
+    /// Nobody tells when others have given a place back.
+    fn look_again(&mut self, now: Instant) {
+        let at = now + self.config.attempts_look;
+        for list in [FRESH, DOUBTFUL] {
+            let first = self.peers.front(list);
+            if let Some(id) = first.filter(|id| self.peers.deadline(*id).is_none_or(|before| before > at)) {
+                self.peers.set_deadline(id, Some(at));
+            }
+        }
+    }
+
+    fn begin(&mut self, id: Id, now: Instant) -> Option<Action<P, C>> {
+        self.leave_line(id);
+        let to = self.peers.key(id)?;
+        let peer = self.peers.get_mut(id)?;
+        let State::Wanted(attempt, _) = peer.state else { return None };
+        self.number += 1;
+        self.attempts += 1;
+        let kind = kind(peer);
+        self.doubtful += u32::from(kind == Kind::Doubtful);
+        (peer.attempt, peer.number) = (Some(kind), self.number);
+        peer.state = State::Opening { attempt, since: now, until: None };
+        self.peers.set_deadline(id, Some(now + self.config.asked_patience));
+        Some(Action::Open(Connection { peer: to, number: self.number }, attempt.service))
+    }
+}
+
+fn kind<C>(peer: &Peer<C>) -> Kind {
+    if peer.failures == 0 { Kind::Fresh } else { Kind::Doubtful }
+}
+
+/// Where it waits for a place.
+fn line<C>(peer: &Peer<C>) -> usize {
+    match kind(peer) {
+        Kind::Fresh => FRESH,
+        Kind::Doubtful => DOUBTFUL,
     }
 }

@@ -142,6 +142,7 @@ where
         let delay = self.config.retry.delay(peer.failures, &mut self.jitter);
         self.peers.set_deadline(id, Some(now + delay));
         self.peers.unlist(DUE, id);
+        self.leave_line(id);
         self.leave(id);
         self.rank(id);
     }
@@ -151,6 +152,7 @@ where
         peer.state = State::Off;
         self.peers.set_deadline(id, None);
         self.peers.unlist(DUE, id);
+        self.leave_line(id);
         self.rank(id);
     }
 }

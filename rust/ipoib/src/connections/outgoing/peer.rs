@@ -69,3 +69,10 @@ pub(super) struct Attempt {
     pub(super) other_tried: bool,
     pub(super) stale: u8,
 }
+
+impl Attempt {
+    /// Whether the neighbour has answered one before it, and may answer this one otherwise.
+    pub(super) const fn is_repeated(&self) -> bool {
+        self.other_tried || self.stale != 0
+    }
+}

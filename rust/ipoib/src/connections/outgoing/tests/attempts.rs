@@ -2,18 +2,47 @@
 
 use super::*;
 
+/// The attempts that begin now.
+fn opens(machine: &mut Machine, now: Instant) -> Vec<Connection> {
+    let open = |action| match action {
+        Action::Open(connection, _) => Some(connection),
+        _ => None,
+    };
+    actions(machine, now).into_iter().filter_map(open).collect()
+}
+
+#[test]
+fn stations_are_asked_in_the_order_in_which_they_were_needed() {
+    let mut machine = machine(64, 64);
+    // Packets of the first eight are out; the others are needed in an order of their own, each a little later.
+    let all: Vec<u64> = (0..8).chain((8..40).map(|n| 8 + n * 13 % 32)).collect();
+    let (mut now, mut asked, mut out) = (0, Vec::new(), Vec::new());
+    for station_number in &all {
+        machine.submit(&station(*station_number), (0, LARGE, DATAGRAM), at(now));
+        out.extend(opens(&mut machine, at(now)));
+        now += 7;
+    }
+    let mut later = 100;
+    while let Some(first) = (!out.is_empty()).then(|| out.remove(0)) {
+        asked.push(first.peer);
+        machine.failed(first, OpenError::Failed, at(now));
+        // Somebody who is needed just when a place is free waits behind the others.
+        if later < 110 {
+            machine.submit(&station(later), (0, LARGE, DATAGRAM), at(now));
+            later += 1;
+        }
+        out.extend(opens(&mut machine, at(now)));
+        now += 50;
+    }
+    let order: Vec<LinkAddr> = all.into_iter().chain(100..110).map(station).collect();
+    assert!(asked == order, "{:?}", asked.iter().map(|peer| peer.gid().guid - 1).collect::<Vec<_>>());
+}
+
 #[test]
 fn eight_attempts_are_out_at_once_and_the_others_follow_as_they_end() {
     let mut machine = machine(64, 64);
     (0..16)
         .for_each(|n| assert_eq!(machine.submit(&station(n), (0, LARGE, DATAGRAM), at(0)), Submitted::Waits));
-    let opens = |machine: &mut Machine, now| -> Vec<Connection> {
-        let open = |action| match action {
-            Action::Open(connection, _) => Some(connection),
-            _ => None,
-        };
-        actions(machine, now).into_iter().filter_map(open).collect()
-    };
     let first = opens(&mut machine, at(0));
     assert_eq!(first.len(), 8);
     assert_eq!(opens(&mut machine, at(100)), []);
