@@ -273,7 +273,7 @@ wait_for_connections() {
 		mode=$(prop_of "$link" linkmode) || return 1
 		[ "$mode" = cm ] || continue
 		say "waiting a minute for the end of connections"
-		wait_seconds 60
+		wait_seconds 60 || return 1
 		return 0
 	done <"$1/parts"
 }

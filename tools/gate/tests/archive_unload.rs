@@ -199,3 +199,14 @@ fn the_lock_is_held_until_the_end_also_of_an_interrupted_run() {
         }
     }
 }
+
+#[test]
+fn without_the_wait_nothing_is_deleted() {
+    let machine = Machine::new();
+    let (root, running) = (machine.root(), machine.running());
+    let output = machine.run_with("sh", "add", &["-l"], &[("FAIL", "sleep")]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(!machine.path("state/kept").exists(), "{}", machine.text("state/log"));
+    assert_same(&machine.root(), &root, "going back");
+    assert_same(&machine.running(), &running, "going back");
+}
