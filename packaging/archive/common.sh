@@ -9,9 +9,13 @@ here=$(cd "$(dirname "$0")" && pwd)
 root=
 live=no
 plugin=no
+force=no
+
+# Whether take_down has taken everything down.
+down=no
 
 usage() {
-	echo "usage: $me [-R ROOT [-l]]$1" >&2
+	echo "usage: $me [-R ROOT [-l]] [-f]$1" >&2
 	exit 2
 }
 
@@ -53,6 +57,94 @@ our_files() {
 	[ "$plugin" = no ] || echo kernel/mac/amd64/mac_ib
 }
 
+# When the machine booted.
+boot_time() {
+	kstat -p unix:0:system_misc:boot_time
+}
+
+# ---- one at a time --------------------------------------------------------------------------------------------------
+
+lock() {
+	echo "$(keep).lock"
+}
+
+# Whether whoever wrote $1, a process and when the machine had booted, may still be at work.
+works() {
+	[ -n "$1" ] && kill -s 0 "${1%% *}" 2>/dev/null || return 1
+	[ -z "${1#* }" ] || ! boot=$(boot_time) || [ "${1#* }" = "$boot" ]
+}
+
+# Who has the lock. Who has just made it gets time to say so.
+owner() {
+	cat "$(lock)/owner" 2>/dev/null || {
+		wait_seconds 1
+		cat "$(lock)/owner" 2>/dev/null
+	}
+}
+
+# Takes the lock away from $1, who does not work any more; not from whoever took it in the meantime.
+take_over() {
+	mv "$(lock)" "$(lock).$$" || return 1
+	[ "$(cat "$(lock).$$/owner" 2>/dev/null)" = "$1" ] || {
+		mv "$(lock).$$" "$(lock)"
+		return 1
+	}
+	rm -rf "$(lock).$$"
+}
+
+# Keeps other runs of add and remove from this root until this one ends, in whatever way.
+only_one() {
+	if ! mkdir "$(lock)" 2>/dev/null; then
+		[ -d "$(lock)" ] || refuse "$(lock) cannot be made"
+		theirs=$(owner)
+		! works "$theirs" || refuse "process ${theirs%% *} is at work (it has $(lock))"
+		take_over "$theirs" && mkdir "$(lock)" || refuse "$(lock) cannot be taken over"
+	fi
+	trap 'rm -rf "$(lock)"' EXIT
+	echo "$$ $(boot_time)" >"$(lock)/owner" || refuse "$(lock)/owner cannot be written"
+}
+
+# ---- what IBTL still has of the driver ------------------------------------------------------------------------------
+#
+# The C driver deletes a partition although IBTL has queue pairs of its closed connections. IBTL then keeps that partition as a
+# client, for good, and calls the driver for it at each event of the adapter. Once the driver is unloaded there is nothing to
+# call: the machine panics. Only a boot takes such a client away.
+
+# What the kernel has logged since it booted: "kept" if IBTL said that it keeps a client of ibp, "nothing" if it did not, and
+# "unknown" if the log does not go back to the line with which a boot begins.
+logged() {
+	# shellcheck disable=SC2046 # a list, the oldest first, as dmesg(8) reads it
+	cat $(ls -tr "$root"/var/adm/messages "$root"/var/adm/messages.[0-9] "$root"/var/adm/messages.[0-9][0-9] 2>/dev/null) \
+		/dev/null 2>/dev/null | awk '
+		/unix: .* Version .* 64-bit/ { said = "nothing" }
+		/IBT DETACH failed: resources not yet freed by client .IBPART/ { if (said != "") said = "kept" }
+		END { if (said == "") said = "unknown"; print said }'
+}
+
+# How many clients of ibp IBTL has, those of links that are up among them; nothing if the kernel's debugger does not say.
+clients() {
+	echo '*ibtl_clnt_list::list ibtl_clnt_t clnt_list_link | ::print ibtl_clnt_t clnt_name' | mdb -k 2>/dev/null |
+		awk '/clnt_name = / { all++ } /"IBPART"/ { ibp++ } END { if (all) print ibp + 0 }'
+}
+
+elsewhere="run $me -R on another boot environment (beadm create, beadm mount) and boot that"
+
+# Whether ibp may be unloaded: nothing says that IBTL keeps a client of it, and something says that it does not. Links have $1
+# clients at most, or any number if that is empty.
+may_unload() {
+	log=$(logged)
+	clients=$(clients)
+	[ "$log" != kept ] && { [ -z "$1" ] || [ "${clients:-0}" -le "$1" ]; } || {
+		say "IBTL keeps a deleted partition of ibp, and would panic the machine without the driver: $elsewhere"
+		return 1
+	}
+	[ "$log" = nothing ] || [ -n "$clients" ] || [ "$force" = yes ] || {
+		say "neither the log since the boot nor mdb says whether IBTL keeps a deleted partition of ibp; if it does, it would panic"
+		say "the machine without the driver: $elsewhere. If no partition was deleted since the boot, -f unloads it all the same"
+		return 1
+	}
+}
+
 # ---- links and addresses --------------------------------------------------------------------------------------------
 
 # Runs a command that must not read what the loop around it reads.
@@ -73,6 +165,11 @@ among() {
 		done
 		exit 1
 	)
+}
+
+# The value of property $2 of link $1.
+prop_of() {
+	run dladm show-linkprop -c -o value -p "$2" "$1"
 }
 
 # "temporary" for what `ipadm` shows without a flag of persistence ($1), or else "persistent".
@@ -100,9 +197,15 @@ save_links() {
 			say "$link is in an IPMP group, which could not be brought back"
 			return 1
 		}
+		zone=$(prop_of "$link" zone) || return 1
+		[ -z "$zone" ] || [ "$zone" = -- ] || {
+			say "$link is in use: it belongs to the zone $zone"
+			return 1
+		}
+		mode=$(prop_of "$link" linkmode) || return 1
 		kind=temporary
 		! among "$link" <"$1/persistent" || kind=persistent
-		echo "$link $pkey $over $kind $linkstate" >>"$1/parts" || return 1
+		echo "$link $pkey $over $kind $linkstate $mode" >>"$1/parts" || return 1
 		while IFS=: read -r name state persistent; do
 			if [ "$name" = "$link" ] && [ "$state" != disabled ]; then
 				echo "$name $(kind_of "$persistent")" >>"$1/ifs" || return 1
@@ -141,49 +244,61 @@ id_of() {
 	awk '$6 == "'"$1"'" { print $1 }'
 }
 
+# Whether module $1 is loaded.
+loaded() {
+	modules=$(modinfo) || return 2
+	id=$(echo "$modules" | id_of "$1")
+	[ -n "$id" ]
+}
+
 # Unloads module $1 if it is loaded.
 unload() {
-	modules=$(modinfo) || return 1
-	id=$(echo "$modules" | id_of "$1")
-	[ -z "$id" ] || modunload -i "$id"
+	loaded "$1" || return $(($? - 1))
+	modunload -i "$id"
 }
 
 # The kernel reads ibp.conf when it boots and when update_drv says so, not when it loads the driver. A driver that could not
 # be unloaded was not replaced.
 reread_conf() {
-	modules=$(modinfo) || return 1
-	[ -n "$(echo "$modules" | id_of ibp)" ] || update_drv ibp
+	loaded ibp && return 0
+	[ $? -eq 1 ] && update_drv ibp
 }
 
-# Waits until closed connections of the links in directory $1 are forgotten, if a link may have had one. The C driver is unloaded
-# although IBTL still has their queue pairs, and IBTL then calls what is not there any more at the adapter's next event: a panic. IBTL
-# has them for as long as the neighbour said that its acknowledgements may take, 34 seconds with a code of 23.
+# Waits until IBTL has forgotten the closed connections of the links in directory $1, if a link may have had one. It has their queue
+# pairs for as long as the neighbour said that its acknowledgements may take, 34 seconds with a code of 23. If it has one yet when the C
+# driver deletes the partition, it keeps that as a client (see above).
 wait_for_connections() {
 	while read -r link rest; do
 		has_part "$link" || continue
-		mode=$(run dladm show-linkprop -c -o value -p linkmode "$link") || return 1
+		mode=$(prop_of "$link" linkmode) || return 1
 		[ "$mode" = cm ] || continue
 		say "waiting a minute for the end of connections"
-		wait_seconds 60
-		return
+		wait_seconds 60 || return 1
+		return 0
 	done <"$1/parts"
 }
 
-# Deletes the active partition $1. Its link is busy until the subnet administrator has answered that it left its groups, and until that
-# was asked in vain often enough.
+# Seconds since 1970.
+now() {
+	date +%s
+}
+
+# Deletes the active partition $1, which is asked until $2 at the latest. A link of the C driver is busy while it holds packets or looks for
+# a neighbour, one of ours until the subnet administrator has answered that it left its groups, or was asked in vain often enough. Each
+# answer of ours may take 20 seconds.
 delete_part() {
-	seconds=180
 	until error=$(run dladm delete-part -t "$1" 2>&1); do
-		[ "$seconds" -gt 0 ] && wait_seconds 1 || {
+		clock=$(now) && [ "$clock" -lt "$2" ] && wait_seconds 1 || {
 			say "$error"
 			return 1
 		}
-		seconds=$((seconds - 1))
 	done
 }
 
-# Takes down what directory $1 says is up, as far as it is, and unloads the driver. Persistent configuration stays.
+# Takes down what directory $1 says is up, as far as it is, and unloads the driver. Persistent configuration stays. Links that are busy have
+# $2 seconds, all of them together.
 take_down() {
+	down=no
 	while read -r name kind; do
 		has_if "$name" || continue
 		case $kind in
@@ -192,12 +307,25 @@ take_down() {
 		esac
 	done <"$1/ifs"
 	wait_for_connections "$1" || return 1
+	begun=$(now) || return 1
 	while read -r link rest; do
 		has_part "$link" || continue
-		delete_part "$link" || return 1
+		delete_part "$link" $((begun + $2)) || return 1
 	done <"$1/parts"
-	unload ibp || return 1
-	[ "$plugin" = no ] || unload mac_ib
+	if loaded ibp; then
+		may_unload 0 && modunload -i "$id" || return 1
+	else
+		[ $? -eq 1 ] || return 1
+	fi
+	[ "$plugin" = no ] || unload mac_ib || return 1
+	down=yes
+}
+
+# Gives link $1 mode $2 again if it came back with another: the drivers have different ones for links whose mode was never saved. It lasts
+# until the link is deleted, as one that was never saved does.
+set_mode() {
+	mode=$(prop_of "$1" linkmode) || return 1
+	[ -z "$2" ] || [ "$mode" = "$2" ] || run dladm set-linkprop -t -p linkmode="$2" "$1"
 }
 
 # Loads the driver and brings up what directory $1 says was up, as far as it is not. Without an adapter there is nothing that
@@ -205,12 +333,14 @@ take_down() {
 bring_up() {
 	reread_conf || return 1
 	devfsadm -i ibp || [ ! -f "$1/loaded" ] || return 1
-	while read -r link pkey over kind state; do
-		has_part "$link" && continue
-		case $kind in
-		persistent) run dladm up-part "$link" || return 1 ;;
-		*) run dladm create-part -t -f -l "$over" -P "$pkey" "$link" || return 1 ;;
-		esac
+	while read -r link pkey over kind state mode; do
+		if ! has_part "$link"; then
+			case $kind in
+			persistent) run dladm up-part "$link" || return 1 ;;
+			*) run dladm create-part -t -f -l "$over" -P "$pkey" "$link" || return 1 ;;
+			esac
+		fi
+		set_mode "$link" "$mode" || return 1
 	done <"$1/parts"
 	while read -r name kind; do
 		has_if "$name" && continue
@@ -230,14 +360,14 @@ bring_up() {
 
 # Names something that directory $1 says was up and is not.
 not_up() {
-	while read -r link pkey over kind state; do
+	while read -r link pkey over kind state mode; do
 		if [ "$state" = up ]; then
 			[ "$(run dladm show-part -p -o state "$link" 2>/dev/null)" = up ]
 		else
 			has_part "$link"
 		fi || {
 			echo "the link $link"
-			return
+			return 0
 		}
 	done <"$1/parts"
 	while read -r object type state address; do
@@ -247,7 +377,7 @@ not_up() {
 			has_addr "$object"
 		fi || {
 			echo "the address $object"
-			return
+			return 0
 		}
 	done <"$1/addrs"
 }
@@ -263,11 +393,6 @@ all_up() {
 		seconds=$((seconds - 1))
 		wait_seconds 1
 	done
-}
-
-# When the machine booted.
-boot_time() {
-	kstat -p unix:0:system_misc:boot_time
 }
 
 # Keeps what is up for the way back.

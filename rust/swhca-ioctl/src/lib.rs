@@ -102,9 +102,10 @@ pub enum Counter {
     SentBytes,
     /// Datagrams that were put into a buffer: of a multicast one each copy.
     Received,
-    /// Datagrams that nobody received: no port, no queue pair, no buffer, or lost on request.
+    /// Datagrams that nobody received: no port, no queue pair, no buffer, or lost on request. Of a message each packet that was lost on
+    /// request, and one for the whole message each time that it is sent to a port or queue pair that is not there.
     Dropped,
-    /// Datagrams with a P_Key that the receiver has not.
+    /// Datagrams and messages with a P_Key that the receiver has not.
     PkeyViolations,
     /// Datagrams with another Q_Key than the receiver's.
     QkeyViolations,

@@ -1,6 +1,8 @@
 //! A small gate of our own making: the files and lines that an installation asks for, in a git repository.
 #![allow(dead_code)] // Each test binary uses its part.
 
+pub mod machine;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
