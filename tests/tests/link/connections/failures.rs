@@ -301,9 +301,9 @@ fn a_connection_that_is_made_where_the_p_key_is_by_now_outlives_the_links_own_mo
         lab_ibtf::set_command_time(&bench.beta.kernel, Some((slow, slow)));
         let table = [fabric::PKey(0), fabric::PKey(0xffff)];
         bench.world.fabric().set_pkeys(bench.beta.port(), &table).expect("beta's port");
-        fakekernel::sleep(Nanos::from_millis(1_200));
-        guest.run("probe_connect", 1);
+        fakekernel::sleep(Nanos::from_millis(100));
         lab_ibtf::set_command_time(&bench.beta.kernel, None);
+        guest.run("probe_connect", 1);
         fakekernel::sleep(Nanos::from_secs(20));
         assert_eq!(["accepted", "ended"].map(|name| counted(bench, name)), [2, 1]);
         guest.send(1, 6_000, PLAIN);
