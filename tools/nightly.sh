@@ -48,7 +48,7 @@ part() {
 	if ! grep -qs '^| [a-z_-]* | well |' "$out/$name.row"; then
 		begun=$(date +%s)
 		if "$@" >"$out/$name.log" 2>&1; then result=well; else result='**failed**'; fi
-		last=$(grep -v '^ *$' "$out/$name.log" | tail -n 1 | tr '|' '/' | cut -c 1-100)
+		last=$(grep -v -e '^ *$' -e '^make\[[0-9]*\]: ' "$out/$name.log" | tail -n 1 | tr '|' '/' | cut -c 1-100)
 		row "$name" "$result" "$(($(date +%s) - begun))" "$last" "$(date -d "@$begun" '+%F %H:%M')" >"$out/$name.row"
 	fi
 	tee -a "$out/summary.md" <"$out/$name.row"

@@ -87,6 +87,27 @@ fn a_thousand_fabrics_have_every_number_of_hosts_ports_and_bytes_and_every_delay
 }
 
 #[test]
+fn no_group_is_deleted_that_a_host_would_make_anew_too_large_for_the_port_of_another() {
+    let deletes = |s: &Scenario| {
+        s.step.iter().any(|step| match step.get_ref() {
+            Step::Trouble(trouble) => {
+                trouble.event.iter().any(|timed| matches!(timed.event, Event::GroupDeleted(_)))
+            }
+            _ => false,
+        })
+    };
+    let small_and_large = |s: &Scenario| {
+        let ports = s.host.iter().map(|host| host.get_ref().mtu.as_ref());
+        let sizes: BTreeSet<u32> =
+            ports.map(|mtu| *mtu.unwrap_or(&s.fabric.mtu).get_ref()).map(|mtu| mtu.min(2048)).collect();
+        sizes.len() > 1
+    };
+    assert_ne!(count(deletes), 0);
+    assert_ne!(count(small_and_large), 0);
+    assert_eq!(count(|s| deletes(s) && small_and_large(s)), 0);
+}
+
+#[test]
 fn a_thousand_fabrics_have_mixed_speeds_host_made_groups_rings_offloads_and_every_trouble() {
     let mixed = count(|s| {
         let speeds = |pkey: u16| -> BTreeSet<String> {

@@ -36,6 +36,8 @@ const GROUP_ROUND_TRIPS: u32 = 6;
 const ECHO_ROUND_TRIPS: u32 = 13;
 /// In real time: other programs have this machine's processors, too.
 const BUSY_MACHINE: Duration = Duration::from_secs(30);
+/// What a subnet manager has not answered IBTF asks again before that: after 4.8 s in the lab.
+const IBTF_ASKS_AGAIN: Nanos = Nanos::from_secs(10);
 /// Until IBTF has begun to ask about what has just happened, and how often is looked whether it is done.
 const IBTF_BEGINS: Nanos = Nanos::from_millis(10);
 const IBTF_LOOK: Nanos = Nanos::from_millis(1);
@@ -61,6 +63,8 @@ pub struct World {
     pub(super) sa_delay: Duration,
     /// The UDP port of the next talk to a group.
     next_port: Cell<u16>,
+    /// Until when somebody may wait for the answer to what a subnet manager was asked that is gone.
+    questions_lost_until: Cell<Nanos>,
 }
 
 fn runs(scenario: &Scenario, hosts: Vec<Arc<Host>>, seed: u64) -> Vec<HostRun> {
@@ -92,6 +96,7 @@ impl World {
             sa_habit,
             sa_delay: Duration::from_millis(scenario.fabric.sa_delay_ms),
             next_port: Cell::new(FIRST_GROUP_PORT),
+            questions_lost_until: Cell::new(Nanos(0)),
         })
     }
 
@@ -121,6 +126,7 @@ impl World {
             sa_habit: None,
             sa_delay,
             next_port: Cell::new(FIRST_GROUP_PORT),
+            questions_lost_until: Cell::new(Nanos(0)),
         })
     }
 
@@ -151,6 +157,20 @@ impl World {
         let deadline = self.machine.now() + IBTF_PATIENCE;
         while self.infiniband.is_telling() && self.machine.now() < deadline {
             fakekernel::sleep(IBTF_LOOK);
+        }
+    }
+
+    /// Another subnet manager has come: what the one before had not answered is asked again only when IBTF has waited for it.
+    pub fn questions_are_lost(&self) {
+        self.questions_lost_until.set(self.machine.now() + IBTF_ASKS_AGAIN);
+    }
+
+    /// Waits until all is asked and answered that was lost with a subnet manager: a group is not joined before.
+    pub fn let_lost_questions_end(&self) {
+        let until = self.questions_lost_until.get();
+        let now = self.machine.now();
+        if now < until {
+            fakekernel::sleep(until.since(now));
         }
     }
 

@@ -13,7 +13,10 @@ use super::fabric_steps::Steps;
 use super::schedules::rings;
 use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at};
 use crate::report::SmKind;
-use crate::scenario::{Cidr, Driver, FabricSpec, HostSpec, PartitionSpec, PropertyText, Scenario, Speed};
+use crate::scenario::trouble::Event;
+use crate::scenario::{
+    Cidr, Driver, FabricSpec, HostSpec, PartitionSpec, PropertyText, Scenario, Speed, Step,
+};
 
 /// Makes the draw another one than that of schedules.
 const FABRICS: u64 = 0x4641_4252_4943_5321;
@@ -104,7 +107,10 @@ impl Generator<'_> {
             hosts.iter_mut().for_each(as_ibsim_has_it);
         }
         let partition = links.iter().map(|link| at(partition(link))).collect();
-        let step = Steps::new(self, &links, &hosts, sm).draw();
+        let mut step = Steps::new(self, &links, &hosts, sm).draw();
+        if has_ports_for_which_a_made_group_is_too_large(*fabric.mtu.get_ref(), &hosts) {
+            step.iter_mut().for_each(leave_groups_alone);
+        }
         Scenario {
             name: format!("fabrics {seed}, scenario {index}"),
             // What TOML can write.
@@ -241,6 +247,19 @@ impl Generator<'_> {
                 host.properties.insert("_ibd_create_broadcast_group".to_owned(), value);
             }
         }
+    }
+}
+
+/// A host may make the group anew that the manager had, with 2,048 bytes if its own port can.
+fn has_ports_for_which_a_made_group_is_too_large(most: u32, hosts: &[HostSpec]) -> bool {
+    let ports = || hosts.iter().map(|host| host.mtu.as_ref().map_or(most, |mtu| *mtu.get_ref()));
+    ports().any(|mtu| mtu < MADE_MTU) && ports().any(|mtu| mtu >= MADE_MTU)
+}
+
+/// The manager's broadcast groups stay.
+fn leave_groups_alone(step: &mut Step) {
+    if let Step::Trouble(trouble) = step {
+        trouble.event.retain(|timed| !matches!(timed.event, Event::GroupDeleted(_)));
     }
 }
 

@@ -56,6 +56,7 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
         fakekernel::sleep(Nanos::from_millis(100));
     }
     manager.restart()?;
+    world.questions_are_lost();
     let since = world.machine.now();
     while let Some(absent) = first_missing(world)? {
         ensure!(

@@ -23,6 +23,7 @@ const PATIENCE: Nanos = Nanos::from_secs(10);
 pub fn turns(world: &World, step: &TurnsStep) -> Result<Findings> {
     let group = *step.group.get_ref();
     world.let_ibtf_subscribe();
+    world.let_lost_questions_end();
     let mut heard = 0;
     for speaker in world.present() {
         let deaf = turn(world, speaker, group, world.shortest_head_start())?;
