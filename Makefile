@@ -66,7 +66,8 @@ run:
 	@echo 'Next: sit down at a lab that stays up.'
 	@echo '  cargo run -p ibdlab -- up scenarios/desk.toml'
 	@echo '  cargo run -p ibdlab -- exec alice -- dladm show-ib'
-	@echo '  cargo run -p ibdlab -- shell alice       # and ibdlab down to end it'
+	@echo '  cargo run -p ibdlab -- shell alice'
+	@echo '  cargo run -p ibdlab -- down              # ends it'
 
 test:
 	@sh tools/setup.sh test
