@@ -26,6 +26,17 @@ fn a_group_is_left_though_nobody_heard_that_its_join_was_granted() {
 }
 
 #[test]
+fn a_manager_that_goes_has_programmed_the_switch() {
+    assert_eq!(one(&data("found/manager-goes-before-the-switch-is-programmed.toml"), 1), Ok(()));
+}
+
+#[test]
+fn a_neighbour_that_moves_is_reached_without_the_sa_though_the_way_to_its_port_is_in_doubt() {
+    assert_eq!(one(&data("found/moved-while-the-way-is-in-doubt.toml"), 1), Ok(()));
+    assert_eq!(one(&data("found/moved-while-the-way-is-asked-for.toml"), 1), Ok(()));
+}
+
+#[test]
 fn an_address_that_is_found_while_the_start_gives_up_is_told() {
     ends_well_with_a_call_for_each_access("found/address-found-while-the-start-gives-up.toml", 1_668_277_857);
 }

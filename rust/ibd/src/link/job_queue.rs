@@ -7,8 +7,9 @@
 use core::time::Duration;
 
 use ibtf::{McgInfo, PathInfo, UdChannel};
+use ipoib::LinkAddr;
 use ipoib::link::{Generation, Standing, Ticket, Why};
-use ipoib::{Instant, LinkAddr};
+use ipoib::paths::Followed;
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::{AllocError, KArc};
@@ -37,7 +38,7 @@ pub(crate) enum Job {
     ReplaceSender(usize, Why),
     MakeDest(LinkAddr, McgInfo, Option<Duration>),
     /// Find the way to an address that has the port of another one, which this is the way to; the SA said so then.
-    FollowPort(LinkAddr, PathInfo, Instant),
+    FollowPort(LinkAddr, PathInfo, Followed),
     /// Free address handles and pools that nobody uses any more.
     Tidy,
     /// Make room for so many addresses.

@@ -29,7 +29,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
         Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
-        Job::FollowPort(to, way, since) => sa_calls::follow_port(shared, to, way, since),
+        Job::FollowPort(to, way, followed) => sa_calls::follow_port(shared, to, way, followed),
         Job::Tidy => shared.tidy(),
         Job::GrowPathTable(addresses) => make_room(shared, addresses),
         Job::LargeBuffers => large_buffers(shared),
@@ -105,8 +105,9 @@ fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Optio
     };
     let made = made.inspect_err(|status| no_handle(shared, *status));
     let made = made.inspect(|to| tell_narrow(shared, to));
-    let result =
-        made.map(|handle| Resolution { handle, refresh, since: None }).map_err(|_| LookupError::Unanswered);
+    let result = made
+        .map(|handle| Resolution { handle, refresh, followed: None })
+        .map_err(|_| LookupError::Unanswered);
     shared.tell(|control| control.looked_up(now(), to, result));
 }
 

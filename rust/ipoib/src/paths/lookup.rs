@@ -122,8 +122,9 @@ where
         let Some(path) = self.table.get_mut(id) else { return };
         path.forgive();
         path.asked = false;
-        path.since = resolution.since.unwrap_or(now);
-        path.trust = Trust::Full;
+        path.since = resolution.followed.map_or(now, |way| way.since);
+        let in_doubt = resolution.followed.is_some_and(|way| way.trust != Trust::Full);
+        path.trust = if in_doubt { Trust::Reported } else { Trust::Full };
         // Of two that lead the same way the first one stays: queues have it.
         if !matches!(&path.state, State::Ready(known) if *known == resolution.handle) {
             path.know(&self.denial_epoch, State::Ready(resolution.handle));
@@ -131,7 +132,7 @@ where
         self.send_packets(id);
         let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
         self.table.set_deadline(id, Some(now + after));
-        self.settle(id);
+        if in_doubt { self.want_lookup(id) } else { self.settle(id) }
     }
 
     fn failed(&mut self, now: Instant, id: Id, error: LookupError) {

@@ -129,8 +129,15 @@ pub struct Resolution<H> {
     pub handle: H,
     /// Look up again after this long instead of [`Config::refresh`]; for a stand-in such as the all-routers group.
     pub refresh: Option<Duration>,
-    /// When the SA said so, unless that was just now.
-    pub since: Option<Instant>,
+    /// Whose way it is, unless the SA has just said so of this very address.
+    pub followed: Option<Followed>,
+}
+
+/// What is thought of the way to a port that another of its addresses follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Followed {
+    since: Instant,
+    trust: Trust,
 }
 
 /// Something happened.
@@ -248,7 +255,7 @@ enum State<H> {
 enum Trust {
     /// The SM that is there has told it.
     Full,
-    /// But it has reported since that the port comes or goes.
+    /// But it has reported since that the port comes or goes; or the address follows another one that was in doubt.
     Reported,
     /// The SM has changed since.
     Doubted,

@@ -2,9 +2,8 @@
 
 use core::ops::{Deref, DerefMut};
 
-use super::{DenialEpoch, Handle, PacketSlot, PathSlot, Paths, State, Trust};
+use super::{DenialEpoch, Followed, Handle, PacketSlot, PathSlot, Paths, State, Trust};
 use crate::addr::{Gid, LinkAddr, Qpn};
-use crate::time::Instant;
 
 impl<P, H, S, T, G> Paths<P, H, S, T, G>
 where
@@ -23,34 +22,38 @@ where
 
     /// The way to a port, as the SA has said it for one of its link addresses: for somebody who does not send.
     pub fn way_to(&self, gid: Gid) -> Option<&H> {
-        self.known_way(gid, |_| true).map(|(handle, _)| handle)
+        self.known_way(gid).map(|(handle, _)| handle)
     }
 
-    /// The way to the port of an address that is to be looked up, and when the SA said so: only what is in no doubt, and only if the SA does not
-    /// say that there is no way.
-    pub fn way_to_follow(&self, to: &LinkAddr) -> Option<(&H, Instant)> {
+    /// The way to the port of an address that is to be looked up, unless the SA says that there is none to this address. One that is in doubt is
+    /// followed, too, as it is still used for the address that has it: the SA may be silent. But then the SA is asked at once.
+    pub fn way_to_follow(&self, to: &LinkAddr) -> Option<(&H, Followed)> {
         let path = self.table.get(self.table.find(to)?)?;
         if path.absent || matches!(path.state, State::Ready(_)) {
             return None;
         }
-        self.known_way(to.gid(), |trust| trust == Trust::Full)
+        self.known_way(to.gid())
     }
 
-    fn known_way(&self, gid: Gid, is_of_use: impl Fn(Trust) -> bool) -> Option<(&H, Instant)> {
+    /// One that is in no doubt, if there is one.
+    fn known_way(&self, gid: Gid) -> Option<(&H, Followed)> {
         /// Addresses of one port that are looked at: those of a port that the SA knows have a way.
         const MOST: usize = 64;
+        let mut doubted = None;
         let mut next = self.table.siblings(&LinkAddr::unicast(Qpn::MULTICAST, gid));
         for _ in 0..MOST {
-            let id = next?;
+            let Some(id) = next else { break };
             next = self.table.next_sibling(id);
             let is_it = self.table.key(id).is_some_and(|to| to.gid() == gid);
-            let Some(path) = self.table.get(id).filter(|path| is_it && is_of_use(path.trust)) else {
-                continue;
-            };
+            let Some(path) = self.table.get(id).filter(|_| is_it) else { continue };
             if let State::Ready(handle) = &path.state {
-                return Some((handle, path.since));
+                let way = (handle, Followed { since: path.since, trust: path.trust });
+                if path.trust == Trust::Full {
+                    return Some(way);
+                }
+                doubted.get_or_insert(way);
             }
         }
-        None
+        doubted
     }
 }

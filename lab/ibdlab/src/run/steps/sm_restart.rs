@@ -39,6 +39,8 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     let manager = manager(world)?;
     let listeners = listen(world)?;
     wait_for_memberships(world, Nanos::from_millis(step.within_ms))?;
+    // The manager has the switch pass packets of a group on to a new member a moment after it has taken it in.
+    fakekernel::sleep(POLL);
     // Without a manager nobody finds anybody new.
     world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
     let mut echoes = Echoes::default();

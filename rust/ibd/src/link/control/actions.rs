@@ -2,7 +2,7 @@
 
 use ibtf::{McgInfo, PathInfo};
 use ipoib::link::{self, Status, Ticket, Up};
-use ipoib::paths::{self, Severity};
+use ipoib::paths::{self, Followed, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, groups};
 
 use super::{Control, Effect, Note};
@@ -127,18 +127,17 @@ impl Control {
         }
     }
 
-    /// The way to the port of an address that has none itself, and when the SA said so: a neighbour with a new queue pair is reached at once,
-    /// whatever the SA does.
-    fn way_to_its_port(&self, to: &LinkAddr) -> Option<(PathInfo, Instant)> {
-        let (way, since) = self.paths.way_to_follow(to)?;
-        Some((way.path(self.link.port()?.pkey_index?)?, since))
+    /// The way to the port of an address that has none itself: a neighbour with a new queue pair is reached at once, whatever the SA does.
+    fn way_to_its_port(&self, to: &LinkAddr) -> Option<(PathInfo, Followed)> {
+        let (way, followed) = self.paths.way_to_follow(to)?;
+        Some((way.path(self.link.port()?.pkey_index?)?, followed))
     }
 
     /// What answers a lookup, unless it is answered here.
     pub(super) fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
         let Some(group) = to.mgid() else {
             return Some(match self.way_to_its_port(&to) {
-                Some((way, since)) => Effect::Job(Job::FollowPort(to, way, since)),
+                Some((way, followed)) => Effect::Job(Job::FollowPort(to, way, followed)),
                 None => Effect::Call(Call::Lookup(to)),
             });
         };

@@ -3,9 +3,9 @@
 use core::time::Duration;
 
 use ibtf::{PathInfo, PathRequest, Status};
-use ipoib::paths::{LookupError, Resolution};
+use ipoib::paths::{Followed, LookupError, Resolution};
 use ipoib::window::End;
-use ipoib::{Gid, Instant, Lid, LinkAddr, Rate, link};
+use ipoib::{Gid, Lid, LinkAddr, Rate, link};
 use kernel::{KArc, log};
 
 use super::end;
@@ -16,7 +16,8 @@ use crate::link::worker::{no_handle, tell_narrow};
 use crate::node::ibtf_gid;
 use crate::now;
 
-/// How long the way to an address's port is used that the SA was not asked for. It is asked then, and nobody waits for it.
+/// How long the way to an address's port is used that the SA was not asked for, if it is in no doubt. The SA is asked then, and nobody waits
+/// for it.
 const NOT_ASKED: Duration = Duration::from_secs(30);
 
 /// Asks for the path between two GIDs in the link's partition.
@@ -43,9 +44,9 @@ pub(super) fn lookup(shared: &KArc<Shared>, to: LinkAddr) -> End {
     end
 }
 
-/// Has the way to an address lead where another address of its port is, as the SA said at that time.
-pub(in crate::link) fn follow_port(shared: &KArc<Shared>, to: LinkAddr, way: PathInfo, since: Instant) {
-    path_found(shared, to, Ok(way), Some(since));
+/// Has the way to an address lead where another address of its port is.
+pub(in crate::link) fn follow_port(shared: &KArc<Shared>, to: LinkAddr, way: PathInfo, followed: Followed) {
+    path_found(shared, to, Ok(way), Some(followed));
 }
 
 /// Asks how fast the way from the port to itself is.
@@ -63,7 +64,12 @@ fn rate_told(shared: &Shared, port: Gid, result: &Result<PathInfo, Status>) {
 }
 
 #[inline(never)]
-fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Status>, since: Option<Instant>) {
+fn path_found(
+    shared: &KArc<Shared>,
+    to: LinkAddr,
+    result: Result<PathInfo, Status>,
+    followed: Option<Followed>,
+) {
     let (group, _) = shared.broadcast_and_port();
     let made = result.and_then(|path| match (shared.hardware(), group) {
         _ if Lid::new(path.address.dlid).is_none() => {
@@ -83,9 +89,9 @@ fn path_found(shared: &KArc<Shared>, to: LinkAddr, result: Result<PathInfo, Stat
         _ => Err(Status::HCA_INVALID),
     });
     let made = made.inspect(|to| tell_narrow(shared, to));
-    let refresh = since.map(|_| NOT_ASKED);
+    let refresh = followed.map(|_| NOT_ASKED);
     let result = match made {
-        Ok(handle) => Ok(Resolution { handle, refresh, since }),
+        Ok(handle) => Ok(Resolution { handle, refresh, followed }),
         Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
         Err(_) => Err(LookupError::Unanswered),
     };

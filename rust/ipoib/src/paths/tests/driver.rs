@@ -205,7 +205,8 @@ impl World {
     fn answer(&mut self, n: u8, answer: Result<u32, LookupError>) {
         let to = Self::address(n);
         if self.out.remove(&to) {
-            let result = answer.map(|number| Resolution { handle: way(number), refresh: None, since: None });
+            let result =
+                answer.map(|number| Resolution { handle: way(number), refresh: None, followed: None });
             self.event(Event::LookedUp(to, result));
         }
     }

@@ -83,7 +83,7 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn ok(number: u32) -> Result<Resolution<Way>, LookupError> {
-    Ok(Resolution { handle: way(number), refresh: None, since: None })
+    Ok(Resolution { handle: way(number), refresh: None, followed: None })
 }
 
 fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, Way> {

@@ -17,8 +17,23 @@ fn knows_one() -> Machine {
     m
 }
 
-fn followed(m: &Machine, to: LinkAddr) -> Option<(u32, Instant)> {
-    m.way_to_follow(&to).map(|(way, since)| (way.0.0, since))
+/// The way that an address would follow, and what is thought of it.
+fn followed(m: &Machine, to: LinkAddr) -> Option<(u32, Followed)> {
+    m.way_to_follow(&to).map(|(way, followed)| (way.0.0, followed))
+}
+
+/// A way that the SA has told then, and that is in no doubt.
+fn told(number: u32, seconds: u64) -> Option<(u32, Followed)> {
+    Some((number, Followed { since: at(seconds), trust: Trust::Full }))
+}
+
+/// The address follows the way of its port, which the driver makes a handle for; what is done then.
+fn follow(m: &mut Machine, seconds: u64, to: LinkAddr) -> Vec<Action> {
+    let (number, followed) = followed(m, to).expect("a way");
+    let refresh = Some(Duration::from_secs(30));
+    let found = Resolution { handle: way(number), refresh, followed: Some(followed) };
+    m.handle_event(at(seconds), Event::LookedUp(to, Ok(found)));
+    actions(m)
 }
 
 /// Somebody sends there: it is looked up.
@@ -31,12 +46,8 @@ fn wanted(m: &mut Machine, seconds: u64, to: LinkAddr) {
 fn a_neighbour_with_a_new_queue_pair_is_where_its_port_was_and_that_is_as_old_as_it_was() {
     let mut m = knows_one();
     wanted(&mut m, 10, moved(1));
-    let (number, since) = followed(&m, moved(1)).expect("a way");
-    assert_eq!((number, since), (7, at(2)));
-    let found =
-        Resolution { handle: way(number), refresh: Some(Duration::from_secs(30)), since: Some(since) };
-    m.handle_event(at(10), Event::LookedUp(moved(1), Ok(found)));
-    actions(&mut m);
+    assert_eq!(followed(&m, moved(1)), told(7, 2));
+    assert_eq!(follow(&mut m, 10, moved(1)), [Action::Send(moved(1), 11, way(7))]);
     assert_eq!(m.known(at(12), &moved(1)), Known::Ready(way(7), Duration::from_secs(10)));
     assert_eq!(followed(&m, moved(1)), None, "it has a way of its own");
 }
@@ -49,26 +60,51 @@ fn who_was_never_heard_of_follows_nobody() {
 }
 
 #[test]
-fn a_way_that_a_report_puts_in_doubt_is_not_followed_until_the_sa_has_said_it_again() {
+fn a_way_that_a_report_puts_in_doubt_is_followed_and_the_sa_is_asked_at_once() {
     let mut m = knows_one();
     m.handle_event(at(9), Event::GidChanged(peer(1).gid()));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     wanted(&mut m, 10, moved(1));
-    assert_eq!(followed(&m, moved(1)), None);
-    m.handle_event(at(11), Event::LookedUp(peer(1), Err(LookupError::Unanswered)));
-    assert_eq!(followed(&m, moved(1)), None);
-    m.handle_timeout(at(12));
-    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
-    m.handle_event(at(12), Event::LookedUp(peer(1), ok(8)));
-    assert_eq!(followed(&m, moved(1)), Some((8, at(12))));
+    assert_eq!(follow(&mut m, 10, moved(1)), [Action::Send(moved(1), 11, way(7)), Action::Lookup(moved(1))]);
+    m.handle_event(at(11), Event::LookedUp(moved(1), ok(8)));
+    actions(&mut m);
+    assert_eq!(m.known(at(12), &moved(1)), Known::Ready(way(8), Duration::from_secs(1)));
 }
 
 #[test]
-fn a_way_of_the_subnet_manager_before_is_not_followed() {
+fn a_way_of_the_subnet_manager_before_is_followed_while_no_other_one_answers() {
     let mut m = knows_one();
     m.handle_event(at(9), Event::Invalidate(Severity::Light));
     wanted(&mut m, 10, moved(1));
+    assert_eq!(follow(&mut m, 10, moved(1)), [Action::Send(moved(1), 11, way(7)), Action::Lookup(moved(1))]);
+    m.handle_event(at(20), Event::LookedUp(moved(1), Err(LookupError::Unanswered)));
+    actions(&mut m);
+    assert_eq!(submit(&mut m, at(21), moved(1), 12), Submitted::Ready(12, way(7)));
+}
+
+#[test]
+fn who_follows_what_is_in_doubt_is_denied_by_the_first_answer_that_there_is_no_way() {
+    let mut m = knows_one();
+    m.handle_event(at(9), Event::Invalidate(Severity::Light));
+    wanted(&mut m, 10, moved(1));
+    follow(&mut m, 10, moved(1));
+    m.handle_event(at(11), Event::LookedUp(moved(1), Err(LookupError::Absent)));
+    actions(&mut m);
+    assert!(matches!(submit(&mut m, at(11), moved(1), 12), Submitted::Denied(12, _)));
     assert_eq!(followed(&m, moved(1)), None);
+}
+
+#[test]
+fn of_two_ways_of_a_port_the_one_in_no_doubt_is_followed() {
+    let mut m = knows_one();
+    m.handle_event(at(9), Event::GidChanged(peer(1).gid()));
+    actions(&mut m);
+    wanted(&mut m, 10, moved(1));
+    m.handle_event(at(11), Event::LookedUp(moved(1), ok(8)));
+    actions(&mut m);
+    let third = LinkAddr::unicast(Qpn::new(0x4a).unwrap(), peer(1).gid());
+    wanted(&mut m, 12, third);
+    assert_eq!(followed(&m, third), told(8, 11));
 }
 
 #[test]
@@ -78,7 +114,7 @@ fn a_way_that_is_only_asked_for_anew_in_its_time_is_followed_whatever_the_sa_doe
     m.handle_timeout(at(302));
     assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
     wanted(&mut m, 303, moved(1));
-    assert_eq!(followed(&m, moved(1)), Some((7, at(2))));
+    assert_eq!(followed(&m, moved(1)), told(7, 2));
 }
 
 #[test]
@@ -103,5 +139,5 @@ fn who_is_denied_by_the_sa_follows_nobody_and_is_asked_for_less_and_less() {
     actions(&mut m);
     m.handle_event(at(now), Event::LookedUp(peer(1), ok(7)));
     wanted(&mut m, now + 1, moved(1));
-    assert_eq!(followed(&m, moved(1)), Some((7, at(now))));
+    assert_eq!(followed(&m, moved(1)), told(7, now));
 }
