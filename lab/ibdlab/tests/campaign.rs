@@ -1,5 +1,6 @@
 //! Campaigns: reproducible by seed; what fails is found, made small, and written as a scenario that fails in the same way.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -270,6 +271,25 @@ fn events_wait_for_calls_that_were_made_in_a_run_without_them() {
     let drawn = Campaign { pairs: false, scenarios: Some(12), ..pairs };
     let summary = drawn.run(|_| {}).expect("a campaign");
     assert_eq!((summary.scenarios, summary.failed), (12, 0), "{:?}", summary.findings);
+}
+
+#[test]
+fn a_second_campaign_in_a_directory_is_refused_while_the_first_one_is_at_work() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let first = File::open(directory.path()).expect("it is there");
+    first.try_lock().expect("nobody else has it");
+    let second = || {
+        let mut ibdlab = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
+        ibdlab.args(["campaign", "--schedules", "1", "--workers", "1", "--proto"]).arg(proto());
+        let output = ibdlab.arg("--out").arg(directory.path()).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, said) = second();
+    assert_eq!(code, Some(1), "{said}");
+    assert!(said.contains("another campaign is at work in"), "{said}");
+    drop(first);
+    let (code, said) = second();
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

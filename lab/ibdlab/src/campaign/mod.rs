@@ -12,13 +12,14 @@ mod timeline;
 mod trial;
 
 use std::collections::BTreeMap;
+use std::fs::{self, File, TryLockError};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
+use anyhow::{Context, Result, bail};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -86,6 +87,7 @@ impl Campaign {
     /// What keeps scenarios from being run at all.
     #[expect(clippy::disallowed_methods, reason = "a campaign has so many minutes of a person's time")]
     pub fn run(&self, progress: impl Fn(&str) + Sync) -> Result<Summary> {
+        let _alone = self.alone()?;
         let state = State {
             campaign: self,
             list: self.pairs.then(|| self.list(&progress)).transpose()?,
@@ -115,6 +117,20 @@ impl Campaign {
         summary.finish(state.begun.elapsed(), self.counting.as_deref())?;
         summary.write(&self.out)?;
         Ok(summary)
+    }
+
+    /// Two that write into one directory would take each other's scenarios for their own. Nobody else has it while the result is kept.
+    fn alone(&self) -> Result<File> {
+        let named = || self.out.display().to_string();
+        fs::create_dir_all(&self.out).with_context(named)?;
+        let directory = File::open(&self.out).with_context(named)?;
+        match directory.try_lock() {
+            Ok(()) => Ok(directory),
+            Err(TryLockError::WouldBlock) => {
+                bail!("another campaign is at work in {}: `--out` names another directory", named())
+            }
+            Err(TryLockError::Error(error)) => Err(error).with_context(named),
+        }
     }
 
     /// The pairs of events.

@@ -192,8 +192,8 @@ impl CmHooks for Ibcm {
     fn port_event(&self, _kernel: &Kernel, device: &Arc<Device>, port: u8, event: PortEvent) {
         let Some(attr) = device.cached_port(port) else { return };
         match event {
-            PortEvent::Up | PortEvent::Reregister => self.paths.lock().clear(),
-            PortEvent::Change(change) if has(change, PortChange::SM_LID) => self.paths.lock().clear(),
+            PortEvent::Up | PortEvent::Reregister => self.paths.lock().invalidate(),
+            PortEvent::Change(change) if has(change, PortChange::SM_LID) => self.paths.lock().invalidate(),
             PortEvent::Change(_) | PortEvent::Down => {}
         }
         let Some(session) = self.known_session(device, &attr) else { return };
@@ -247,7 +247,7 @@ impl CmHooks for Ibcm {
         for session in gone {
             session.end();
         }
-        self.paths.lock().clear();
+        self.paths.lock().invalidate();
         self.forget_connections(guid);
     }
 }
@@ -268,7 +268,7 @@ impl Listener for Ibcm {
 
     fn notice(&self, port: PortId, trap: Trap, subject: sm::Gid) {
         if !trap.is_of_group() {
-            self.paths.lock().clear();
+            self.paths.lock().invalidate();
         }
         notice::report(&self.kernel, self.told_as(port), trap, subject);
     }

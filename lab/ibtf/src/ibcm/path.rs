@@ -137,7 +137,7 @@ impl Ibcm {
                 if wanted.is_simple()
                     && let Some(path) = paths.first()
                 {
-                    self.paths.lock().put(fakekernel::now(), wanted.clone(), path.clone());
+                    self.paths.lock().put(wanted.clone(), path.clone());
                 }
                 // The fabric has one way between two ports: there is never an alternate path.
                 let enough = paths.len() >= usize::from(wanted.max) && !wanted.has(IBT_PATH_APM);

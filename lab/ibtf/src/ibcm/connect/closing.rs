@@ -340,7 +340,7 @@ impl Ibcm {
         };
         let Some((channel, handler, opened, slot)) = found else { return };
         self.fail_and_unlink(channel.as_ref());
-        self.paths.lock().clear();
+        self.paths.lock().invalidate();
         if let Some(channel) = &channel {
             channel.cm.lock().opening = false;
         }

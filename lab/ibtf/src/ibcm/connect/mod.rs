@@ -349,7 +349,7 @@ impl Ibcm {
 
     /// A connection could not be made: its client is told, and whoever waits for it.
     fn failed(&self, id: u32, code: u8, about: About, reason: u16, private: Option<&[u8]>) {
-        self.paths.lock().clear();
+        self.paths.lock().invalidate();
         let found = {
             let table = self.connections.table.lock();
             table.get(id).map(|conn| (conn.handler, conn.channel.clone(), conn.opened.clone()))
