@@ -120,6 +120,16 @@ fn a_membership_that_the_administrator_refused_to_end_stays_its_own_although_the
 }
 
 #[test]
+fn a_leave_is_not_answered_as_if_the_sa_had_ended_what_it_would_refuse_to_end() {
+    assert_eq!(one(&data("found/leave-answered-with-nothing.toml"), 1), Ok(()));
+}
+
+#[test]
+fn a_group_whose_leave_and_questions_the_sa_refused_is_the_sa_s_to_forget() {
+    assert_eq!(one(&data("found/leave-refused-and-its-questions.toml"), 966_372_586), Ok(()));
+}
+
+#[test]
 fn a_packet_in_pieces_takes_no_more_stack_than_ip_leaves_even_with_a_call_for_each_load_and_store() {
     ends_well_with_a_call_for_each_access("found/pieces-deep-in-the-stack.toml", 1);
 }

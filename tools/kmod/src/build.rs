@@ -1,13 +1,12 @@
 //! Building modules from the manifest.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::coverage;
-use crate::link::Link;
+use crate::link::{self, Link};
 use crate::manifest::Module;
 use crate::rust_object::{self, Flavour};
 use crate::shim::{Compile, include_dir};
@@ -118,7 +117,7 @@ fn assemble(root: &Path, module: &Module, object: PathBuf, flavour: Flavour) -> 
     if let Some(conf) = module.conf.as_ref().filter(|_| flavour == Flavour::Shipped) {
         let installed =
             root.join("proto/kernel").join(&module.class).join(conf.file_name().unwrap_or_default());
-        fs::copy(root.join(conf), &installed).with_context(|| format!("copying {}", conf.display()))?;
+        link::put_in_place(&root.join(conf), &installed)?;
     }
     Ok(output)
 }

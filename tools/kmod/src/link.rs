@@ -67,13 +67,7 @@ impl Link<'_> {
             tool::binutil("objcopy").args(["--strip-debug", unneeded, &renamed]).args(keep).arg(linked),
         )?;
 
-        let dir = self.output.parent().context("a module has a directory")?;
-        fs::create_dir_all(dir).with_context(|| format!("creating {}", dir.display()))?;
-        // Copied beside it and renamed: the scratch directory may be on another file system, and others may be reading.
-        let beside = NamedTempFile::new_in(dir).with_context(|| format!("writing in {}", dir.display()))?;
-        fs::copy(linked, beside.path()).with_context(|| format!("writing {}", beside.path().display()))?;
-        beside.persist(self.output).with_context(|| format!("writing {}", self.output.display()))?;
-        Ok(())
+        put_in_place(linked, self.output)
     }
 
     /// Writes down for objcopy which functions are renamed, and to what.
@@ -85,4 +79,18 @@ impl Link<'_> {
         fs::write(&list, lines).with_context(|| format!("writing {}", list.display()))?;
         Ok(list)
     }
+}
+
+/// Copies a file to where others may be reading the one of before: `to` is the old one or the new one, never a part. Its directory is made.
+pub(crate) fn put_in_place(from: &Path, to: &Path) -> Result<()> {
+    let put = || -> Result<()> {
+        let dir = to.parent().context("it has no directory")?;
+        fs::create_dir_all(dir)?;
+        // The file may be on another file system.
+        let beside = NamedTempFile::new_in(dir)?;
+        fs::copy(from, beside.path())?;
+        beside.persist(to)?;
+        Ok(())
+    };
+    put().with_context(|| format!("writing {}", to.display()))
 }

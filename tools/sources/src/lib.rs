@@ -6,12 +6,15 @@
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
+use std::io::Write;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, Error, Result, bail};
 use sha2::{Digest, Sha256};
+use tempfile::Builder;
 
 /// All that ends up in a module, or decides how it is compiled; from the root of the tree.
 const SOURCES: [&str; 5] = ["rust", "usr/src/uts", "tools/kmod", "Cargo.toml", "rust-toolchain.toml"];
@@ -52,14 +55,22 @@ fn collect(path: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Notes beside `object` that it was made of the sources with this digest.
+/// Notes beside `object` that it was made of the sources with this digest. The note appears whole: others may be reading it, and a campaign goes
+/// on while somebody builds what is built already.
 ///
 /// # Errors
 ///
 /// The note cannot be written.
 pub fn record(object: &Path, digest: &str) -> Result<()> {
     let note = note(object);
-    fs::write(&note, format!("{digest}\n")).with_context(|| note.display().to_string())
+    let put = || -> Result<()> {
+        let dir = note.parent().context("an object has a directory")?;
+        let mut beside = Builder::new().permissions(Permissions::from_mode(0o666)).tempfile_in(dir)?;
+        writeln!(beside, "{digest}")?;
+        beside.persist(&note)?;
+        Ok(())
+    };
+    put().with_context(|| note.display().to_string())
 }
 
 /// Whether `object` is made of the sources that lie around it. An object that is not below a tree's `proto/` is somebody else's,
@@ -104,6 +115,8 @@ fn tree_of(object: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Read;
+
     use super::*;
 
     /// A tree with one source in each place and a module built from them.
@@ -123,6 +136,18 @@ mod tests {
         let object = write("proto/kernel/drv/amd64/ibd");
         record(&object, &digest(tree.path()).expect("a digest")).expect("noted");
         (tree, object)
+    }
+
+    #[test]
+    fn who_reads_the_note_while_another_is_written_has_the_old_one_whole() {
+        let (_tree, object) = tree();
+        let before = fs::read_to_string(note(&object)).expect("recorded");
+        let mut reader = fs::File::open(note(&object)).expect("recorded");
+        record(&object, "another").expect("written");
+        let mut read = String::new();
+        reader.read_to_string(&mut read).expect("read");
+        assert_eq!(read, before);
+        assert_eq!(fs::read_to_string(note(&object)).expect("recorded"), "another\n");
     }
 
     #[test]

@@ -15,8 +15,8 @@ pub(super) struct Member {
     pub join_state: JoinState,
     /// Another port joined for it.
     pub proxy: bool,
-    /// So many of its leaves were refused by a fault.
-    pub leaves_refused: u32,
+    /// So many of its leaves were refused by a fault, and of what it asked about the group after the first.
+    pub refusals: u32,
     /// A fault has told it since that there is no such group.
     pub denied: bool,
     /// It has joined to hear the group since, and not asked to leave again. Who joins only to leave asks.
@@ -26,8 +26,8 @@ pub(super) struct Member {
 /// Why a port that has asked to leave a group is still a member: a fault answered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
-    /// So many leaves it refused.
-    pub leaves: u32,
+    /// It refused so many leaves, and joins and questions after the first: a role that IBTF does not count any more is joined to be left.
+    pub refusals: u32,
     /// It refused a question about the group after that, with a status that says that there is none.
     pub denied: bool,
 }
@@ -179,15 +179,22 @@ impl Groups {
     /// A fault refuses a leave of this port.
     pub fn refuse_leave(&mut self, mgid: Gid, port: Guid) {
         if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
-            member.leaves_refused += 1;
+            member.refusals += 1;
             member.is_back = false;
+        }
+    }
+
+    /// A fault refuses what this port asks about a group that it may be leaving.
+    pub fn refuse_else(&mut self, mgid: Gid, port: Guid) {
+        if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
+            member.refusals += u32::from(member.refusals > 0);
         }
     }
 
     /// A fault tells this port that there is no such group.
     pub fn deny(&mut self, mgid: Gid, port: Guid) {
         if let Some(member) = self.by_mgid.get_mut(&mgid).and_then(|group| group.members.get_mut(&port)) {
-            member.denied |= member.leaves_refused > 0;
+            member.denied |= member.refusals > 0;
         }
     }
 

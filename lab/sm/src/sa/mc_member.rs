@@ -65,7 +65,7 @@ impl Sa {
         Ok(answer(&McMemberRecord { port_gid, scope, join_state, ..asked }))
     }
 
-    /// Remembers that a fault refused this request of a port, if it is a leave or a question about one group.
+    /// Remembers that a fault refused this request of a port, if it is a leave, a join or a question about one group.
     pub(super) fn remember_refused(&mut self, from: Address, mad: &SaMad, status: Status) {
         if mad.attribute != Attribute::MC_MEMBER_RECORD {
             return;
@@ -74,9 +74,13 @@ impl Sa {
         let denies = matches!(status, Status::REQ_INVALID | Status::NO_RECORDS | Status::REQ_DENIED);
         match mad.method {
             Method::DELETE => self.groups.refuse_leave(asked.mgid, Guid(asked.port_gid.guid)),
-            Method::GET | Method::GET_TABLE if denies && mad.mask & mask::MGID != 0 => {
+            Method::SET => self.groups.refuse_else(asked.mgid, Guid(asked.port_gid.guid)),
+            Method::GET | Method::GET_TABLE if mad.mask & mask::MGID != 0 => {
                 if let Some(port) = self.port_at(from.lid).map(Endport::guid) {
-                    self.groups.deny(asked.mgid, port);
+                    self.groups.refuse_else(asked.mgid, port);
+                    if denies {
+                        self.groups.deny(asked.mgid, port);
+                    }
                 }
             }
             _ => {}
@@ -187,7 +191,7 @@ impl Sa {
             scope: group.scope,
             join_state: asked.join_state,
             proxy,
-            leaves_refused: 0,
+            refusals: 0,
             denied: false,
             is_back: false,
         };

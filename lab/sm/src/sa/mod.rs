@@ -306,7 +306,7 @@ impl Sa {
     pub fn kept_by_faults(&self) -> impl Iterator<Item = (Gid, Guid, Kept)> {
         self.groups.iter().flat_map(|group| {
             group.members.iter().map(|(port, member)| {
-                let kept = Kept { leaves: member.leaves_refused, denied: member.denied };
+                let kept = Kept { refusals: member.refusals, denied: member.denied };
                 (group.record.mgid, *port, if member.is_back { Kept::default() } else { kept })
             })
         })
@@ -351,10 +351,13 @@ impl Sa {
                 self.post(now, Outgoing { to: from, mad });
             }
             Some(FaultAction::Empty) => {
-                if mad.method == Method::DELETE {
-                    drop(self.process(now, from, mad));
-                }
-                self.respond(now, from, mad, Ok(Found { attribute_offset: 0, count: 0, data: Vec::new() }));
+                let nothing = Found { attribute_offset: 0, count: 0, data: Vec::new() };
+                // Who is told that it has left has left.
+                let verdict = match mad.method {
+                    Method::DELETE => self.process(now, from, mad).map(|_| nothing),
+                    _ => Ok(nothing),
+                };
+                self.respond(now, from, mad, verdict);
             }
         }
     }

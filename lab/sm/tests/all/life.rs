@@ -269,6 +269,12 @@ fn faults_do_what_they_say() {
     fault(&mut world, FaultAction::Empty, 1);
     assert!(world.ask(A, Method::DELETE, mc_member_mask::JOIN, &request).is_some());
     assert_eq!(world.sm.sa().members_at(Lid(0xc000)), [], "who is told so has left");
+    world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
+    fault(&mut world, FaultAction::Empty, 1);
+    let both = McMemberRecord { join_state: JoinState::FULL.union(JoinState::NON), ..request };
+    let left = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &both);
+    assert_eq!(left, Err(Status::REQ_INVALID), "a role that it does not have");
+    assert_eq!(world.sm.sa().members_at(Lid(0xc000)), [A], "who has not left is not told so");
 }
 
 /// What faults have done to keep port A in each of its groups.
@@ -297,15 +303,16 @@ fn a_leave_refused_by_a_fault_and_then_a_group_denied_by_one_is_a_membership_kep
     fault(&mut world, Method::DELETE, Status::NO_RESOURCES);
     world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap_err();
     assert!(!ask(&mut world, Status::NO_RESOURCES), "that says nothing about the group");
+    assert_eq!(kept(&world), [Kept { refusals: 2, denied: false }], "who leaves asks about the group, too");
     assert!(ask(&mut world, Status::REQ_INVALID));
-    assert_eq!(kept(&world), [Kept { leaves: 1, denied: true }]);
+    assert_eq!(kept(&world), [Kept { refusals: 3, denied: true }]);
 }
 
 #[test]
 fn leaves_refused_by_a_fault_count_unless_the_port_has_joined_again_to_hear_the_group_and_stays() {
     let mut world = World::open();
     let request = join(broadcast(), A);
-    let refused = |world: &World| -> Vec<u32> { kept(world).into_iter().map(|kept| kept.leaves).collect() };
+    let refused = |world: &World| -> Vec<u32> { kept(world).into_iter().map(|kept| kept.refusals).collect() };
     world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [0]);
     world.sm.faults().push(Fault {
@@ -329,6 +336,13 @@ fn leaves_refused_by_a_fault_count_unless_the_port_has_joined_again_to_hear_the_
     });
     let left = world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request);
     assert_eq!((left, refused(&world)), (Err(Status::NO_RESOURCES), vec![3]), "it had joined to leave");
+    world.sm.faults().push(Fault {
+        method: Some(Method::SET),
+        count: Some(1),
+        ..Fault::always(FaultAction::Refuse(Status::NO_RESOURCES))
+    });
+    let joined = world.ask_one(A, Method::SET, mc_member_mask::JOIN, &request);
+    assert_eq!((joined, refused(&world)), (Err(Status::NO_RESOURCES), vec![4]), "a join that is to be left");
     world.ask_one(A, Method::DELETE, mc_member_mask::JOIN, &request).unwrap();
     assert_eq!(refused(&world), [] as [u32; 0]);
 }

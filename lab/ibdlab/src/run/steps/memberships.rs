@@ -63,7 +63,7 @@ pub fn left_to_the_sa(world: &World) -> BTreeSet<(u64, sm::Gid)> {
     let mut left: BTreeSet<_> = untold.map(|(mgid, port)| (port.guid, mgid)).collect();
     if let Some(sm) = world.infiniband.sm() {
         sm.inspect(|sm| {
-            let kept = sm.sa().kept_by_faults().filter(|(.., by)| by.denied || by.leaves >= LEAVES_TRIED);
+            let kept = sm.sa().kept_by_faults().filter(|(.., by)| by.denied || by.refusals >= LEAVES_TRIED);
             left.extend(kept.map(|(mgid, port, _)| (port.0, mgid)));
         });
     }
