@@ -11,11 +11,11 @@ use fabric::{
 };
 use fakekernel::{Cx, Export, FaultKind, Kernel, Rule, cx, export};
 use illumos_sys_hdrs::{
-    IBT_ACHAN_CLONE, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_MIN_RNR_NAK, IBT_CHAN_ATTR_RO, ibt_cep_flags_t,
-    ibt_cep_modify_flags_t, ibt_cep_path_t, ibt_cep_state_e, ibt_chan_alloc_flags_t, ibt_chan_sizes_t,
-    ibt_channel_hdl_t, ibt_hca_hdl_t, ibt_qp_info_s__bindgen_ty_1, ibt_qp_query_attr_t, ibt_qp_rc_attr_t,
-    ibt_queue_sizes_t, ibt_rc_chan_alloc_args_t, ibt_rc_chan_modify_attr_t, ibt_rc_chan_query_attr_t,
-    ibt_rnr_nak_time_e, ibt_rnr_retry_cnt_e, ibt_status_t,
+    IBT_ACHAN_CLONE, IBT_ACHAN_USES_SRQ, IBT_CEP_SET_MIN_RNR_NAK, IBT_CHAN_ATTR_RO, IBT_STATE_RTS,
+    ibt_cep_flags_t, ibt_cep_modify_flags_t, ibt_cep_path_t, ibt_cep_state_e, ibt_chan_alloc_flags_t,
+    ibt_chan_sizes_t, ibt_channel_hdl_t, ibt_hca_hdl_t, ibt_qp_info_s__bindgen_ty_1, ibt_qp_query_attr_t,
+    ibt_qp_rc_attr_t, ibt_queue_sizes_t, ibt_rc_chan_alloc_args_t, ibt_rc_chan_modify_attr_t,
+    ibt_rc_chan_query_attr_t, ibt_rnr_nak_time_e, ibt_rnr_retry_cnt_e, ibt_status_t,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -356,7 +356,8 @@ unsafe extern "C" fn ibt_query_qp(qp: ibt_channel_hdl_t, attrs: *mut ibt_qp_quer
     out.qp_info.qp_state = known.rc_state;
     (out.qp_info.qp_sq_sz, out.qp_info.qp_rq_sz) = (now.sizes.sq, now.sizes.rq);
     out.qp_info.qp_transport = ibt_qp_info_s__bindgen_ty_1 { rc };
-    channel.seen_ready.store(now.state == QpState::Rts, Ordering::Relaxed);
+    // What the caller is told, ibtl remembers: by now the other side may have ended the connection.
+    channel.seen_ready.store(known.rc_state == IBT_STATE_RTS, Ordering::Relaxed);
     out!(attrs, out);
     IBT_SUCCESS
 }
