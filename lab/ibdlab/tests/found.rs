@@ -47,6 +47,11 @@ fn a_group_that_was_asked_about_while_the_manager_went_is_joined_once_ibtf_has_a
 }
 
 #[test]
+fn a_group_that_was_asked_about_while_the_manager_went_is_heard_once_ibtf_has_asked_the_next_one() {
+    assert_eq!(one(&data("found/heard-after-a-question-that-went-with-its-manager.toml"), 2), Ok(()));
+}
+
+#[test]
 fn a_link_that_is_started_while_packets_come_hears_them() {
     assert_eq!(one(&data("found/started-while-packets-come.toml"), 2_392_057_799), Ok(()));
 }

@@ -210,6 +210,7 @@ fn group_packets(by: &HostRun, talk: impl FnOnce() -> Result<()>) -> Result<u64>
 }
 
 fn hear(world: &World, from: &HostRun, to: &HostRun, group: (IpAddr, u16), count: u32) -> Result<Vec<u32>> {
+    world.let_lost_questions_end();
     let deadline = now(world) + world.head_start() * 3 + GROUP_INTERVAL * count;
     let listen = to.ip()?.start(Box::new(GroupHear::new(group, count + 1, deadline)));
     // With the first one the speaker becomes a member. The switch's routes follow the SA's answer, so it may be lost.
