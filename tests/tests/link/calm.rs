@@ -89,6 +89,32 @@ fn a_group_nobody_has_costs_one_join_per_back_off_and_unicast_flows() {
     });
 }
 
+/// Of a join that failed, unlike one that was refused, nobody knows whether it was granted. Nor is a group of which that is known
+/// asked for as fast as the administrator answers, whether it was joined before or not.
+#[test]
+fn a_group_about_which_a_busy_administrator_says_nothing_costs_one_join_per_back_off() {
+    holds(|bench| {
+        let (alpha, beta, _heard) = bench.talking(PLAIN);
+        let groups = [0xe001_0203, 0xe001_0204];
+        beta.enable_multicast(group(groups[0])).unwrap();
+        send(&alpha, group(groups[0]), &[0; 100]);
+        bench.settle();
+        let busy = FaultAction::Refuse(sm::Status::NO_RESOURCES);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, busy);
+        bench.sm.restart(sm::Lid(0xc000));
+        for _ in 0..60 {
+            for to in groups.into_iter().cycle().take(100) {
+                send(&alpha, group(to), &[0; 100]);
+            }
+            fakekernel::sleep(SECOND);
+        }
+        let asked = bench.faulted();
+        // Beta and both links' other groups ask, too.
+        assert!((2..=120).contains(&asked), "{asked} joins in a minute for 6000 packets");
+        bench.no_faults();
+    });
+}
+
 #[test]
 fn an_administrator_that_does_not_answer_leaves_keeps_nobody_from_a_path() {
     holds(|bench| {

@@ -50,7 +50,17 @@ where
             return;
         }
         group.asker = Asker::Answer(answer);
+        group.remembered |= answer == Ok(StandIn::No);
         self.notice(id);
+    }
+
+    /// The way to the group that somebody may remember leads there no more.
+    pub(super) fn tell_to_forget(&mut self, id: Id) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        if core::mem::take(&mut group.remembered) {
+            group.forget = true;
+            self.notice(id);
+        }
     }
 
     /// The send-only join was refused: nobody has created the group. Its packets go to the all-routers group.

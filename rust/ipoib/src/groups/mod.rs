@@ -206,7 +206,8 @@ pub enum Action<G> {
     List,
     /// Answers [`Groups::resolve`]; the group in canonical form.
     Resolved(Mgid, Result<Resolved<G>, JoinError>),
-    /// What a transmit queue remembers about the group is out of date; canonical form.
+    /// What a transmit queue remembers about the group is out of date; canonical form. Told only where [`Action::Resolved`] has told a way since
+    /// the last one, so that who asks again at once when this comes is answered before the next one.
     Forget(Mgid),
     /// The same for every group: a stand-in has changed.
     ForgetAll,
@@ -252,6 +253,8 @@ pub struct Group<G> {
     /// A retry timer runs: no operation before it fires.
     waiting: bool,
     asker: Asker,
+    /// Whoever asked was told the way to it, and may remember it.
+    remembered: bool,
     forget: bool,
     failed: Option<(Roles, bool)>,
 }
@@ -270,6 +273,7 @@ impl<G> Group<G> {
             failures: 0,
             waiting: false,
             asker: Asker::None,
+            remembered: false,
             forget: false,
             failed: None,
         }
@@ -730,8 +734,7 @@ where
         }
         let listened = core::mem::take(&mut entry.non);
         entry.send = false;
-        entry.forget = true;
-        self.notice(id);
+        self.tell_to_forget(id);
         self.renew(id);
         if listened {
             // It may have been made again, and that have been told before.

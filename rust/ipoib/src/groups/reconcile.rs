@@ -252,10 +252,7 @@ where
 
     /// Where the group is reached has changed: whoever remembers it must ask again.
     fn changed(&mut self, id: Id, key: Mgid) {
-        if let Some(group) = self.table.get_mut(id) {
-            group.forget = true;
-        }
-        self.notice(id);
+        self.tell_to_forget(id);
         let (Mode::Up(scope, pkey), Some(signature)) = (self.mode, key.signature()) else { return };
         self.forget_all |= Mgid::all_routers(signature, scope, pkey).canonical() == key;
     }
@@ -304,10 +301,7 @@ where
         let Some(group) = self.table.get_mut(id) else { return };
         group.send = false;
         let asked = group.asker == Asker::Waits;
-        if group.held.is_some() {
-            group.forget = true;
-            self.notice(id);
-        }
+        self.tell_to_forget(id);
         match error {
             JoinError::Refused if asked => self.redirect(id, wire),
             _ => self.conclude(id, Err(error)),
@@ -344,10 +338,7 @@ where
             let delay = self.config.retry.delay(held.leaves_failed.max(1), &mut self.jitter);
             self.table.set_deadline(id, (!joins_next).then_some(now + delay));
         }
-        if let Some(group) = self.table.get_mut(id) {
-            group.forget = true;
-        }
-        self.notice(id);
+        self.tell_to_forget(id);
         self.work(id);
     }
 }

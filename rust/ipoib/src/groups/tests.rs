@@ -349,6 +349,8 @@ fn an_sm_restart_joins_again_without_leaving() {
     m.want(group(5)).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.handle_event(at(1), Event::Renew);
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
     m.handle_event(at(1), granted(5, Roles::FULL, 8));
@@ -411,6 +413,39 @@ fn a_sender_hears_in_time_that_its_group_was_deleted_and_made_again_elsewhere() 
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
     m.resolve(group(5)).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 8)]);
+}
+
+/// Who is told to forget while it asks asks again at once. Told each time, it would ask as fast as the SA fails.
+#[test]
+fn a_sender_whose_group_cannot_be_joined_again_is_told_to_forget_it_once() {
+    let mut m = up(8);
+    let failed = Action::Resolved(group(5).canonical(), Err(JoinError::Unanswered));
+    m.resolve(group(5)).unwrap();
+    actions(&mut m);
+    m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
+    assert_eq!(actions(&mut m), [resolved(5, 7)]);
+    m.handle_event(at(1), Event::Renew);
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
+    m.handle_event(at(1), unanswered(5, Roles::SEND_ONLY));
+    let forget = Action::Forget(group(5).canonical());
+    assert_eq!(m.poll_action(at(1)), Some(forget));
+    assert_eq!(m.poll_action(at(1)).as_ref(), Some(&failed));
+    m.resolve(group(5)).unwrap();
+    assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
+    m.handle_event(at(1), unanswered(5, Roles::SEND_ONLY));
+    assert_eq!(m.poll_action(at(1)), Some(failed));
+}
+
+#[test]
+fn who_asks_for_a_group_that_was_never_joined_has_nothing_to_forget() {
+    let mut m = up(8);
+    for second in 0..3 {
+        m.resolve(group(5)).unwrap();
+        assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
+        m.handle_event(at(second), unanswered(5, Roles::SEND_ONLY));
+        assert_eq!(actions(&mut m), [Action::Resolved(group(5).canonical(), Err(JoinError::Unanswered))]);
+    }
 }
 
 #[test]
@@ -551,7 +586,7 @@ fn a_group_that_was_deleted_is_joined_again_by_who_hears_it() {
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(1), Event::Gone(group(5)));
-    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical()), join(5, Roles::FULL, Some(7))]);
+    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
 }
 
 #[test]
@@ -636,7 +671,7 @@ fn a_leave_that_fails_after_a_report_that_the_group_was_deleted_is_repeated() {
     };
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical()), leave(Roles::SEND_ONLY, 1)]);
     m.handle_event(at(2), Event::Left(group(5), Left::Unconfirmed(Roles::SEND_ONLY)));
-    assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
+    assert_eq!(actions(&mut m), []);
     m.handle_timeout(at(60));
     assert_eq!(actions(&mut m), [leave(Roles::NONE, 0)]);
 }
@@ -721,6 +756,10 @@ struct World {
     now: Instant,
     wanted: BTreeMap<Mgid, u32>,
     asked: BTreeSet<Mgid>,
+    /// Those of them that were told meanwhile to forget what they know: they ask again when they are answered.
+    overtaken: BTreeSet<Mgid>,
+    /// Which way senders know to a group, but for stand-ins.
+    remembered: BTreeMap<Mgid, u32>,
     /// Joins out; two of a group once the machine has given the first one up.
     joining: Vec<(Mgid, Roles)>,
     /// Leaves out: all roles, those that are counted, and joins.
@@ -749,6 +788,8 @@ impl World {
             now: Instant::ZERO,
             wanted: BTreeMap::new(),
             asked: BTreeSet::new(),
+            overtaken: BTreeSet::new(),
+            remembered: BTreeMap::new(),
             joining: Vec::new(),
             leaving: BTreeMap::new(),
             listing: false,
@@ -758,6 +799,9 @@ impl World {
     }
 
     fn event(&mut self, event: Event<u32>) {
+        if matches!(event, Event::Down | Event::Stop) {
+            self.remembered.clear();
+        }
         self.machine.handle_event(self.now, event);
     }
 
@@ -778,8 +822,12 @@ impl World {
     }
 
     fn resolve(&mut self, n: u8) {
-        if self.machine.resolve(group(n)).is_ok() {
-            self.asked.insert(group(n).canonical());
+        self.resolve_again(group(n).canonical());
+    }
+
+    fn resolve_again(&mut self, group: Mgid) {
+        if self.machine.resolve(group).is_ok() {
+            self.asked.insert(group);
         }
     }
 
@@ -872,10 +920,29 @@ impl World {
                 );
             }
             Some(Action::List) => assert!(!core::mem::replace(&mut self.listing, true)),
-            Some(Action::Resolved(group, _)) => {
-                assert!(self.asked.remove(&group), "nobody asked for {group:?}")
+            Some(Action::Resolved(group, result)) => {
+                assert!(self.asked.remove(&group), "nobody asked for {group:?}");
+                match result {
+                    _ if self.overtaken.remove(&group) => self.resolve_again(group),
+                    Ok(Resolved { info, refresh: None }) => {
+                        self.remembered.insert(group, info);
+                    }
+                    Ok(_) | Err(_) => {
+                        self.remembered.remove(&group);
+                    }
+                }
             }
-            Some(Action::Forget(_) | Action::ForgetAll | Action::Failed { .. }) => {}
+            Some(Action::Forget(group)) => {
+                self.remembered.remove(&group);
+                if self.asked.contains(&group) {
+                    self.overtaken.insert(group);
+                }
+            }
+            Some(Action::ForgetAll) => {
+                self.remembered.clear();
+                self.overtaken.extend(&self.asked);
+            }
+            Some(Action::Failed { .. }) => {}
         }
         true
     }
@@ -918,6 +985,18 @@ impl World {
         assert!(operations_out(&self.machine) <= 2 * 3);
     }
 
+    /// Every request gets this answer until the machine waits for time to pass, or for nothing.
+    fn answer_all(&mut self, answer: u8) {
+        for round in 0.. {
+            assert!(round < 200, "it asks as fast as it is answered");
+            while self.poll() {}
+            if !self.listing && self.joining.is_empty() && self.leaving.is_empty() {
+                return;
+            }
+            self.answer(usize::from(!self.listing), answer);
+        }
+    }
+
     /// Every request is granted until the machine comes to rest, and has nothing to repeat after a pause.
     fn heal(&mut self) {
         let mut pauses = 0;
@@ -955,6 +1034,33 @@ proptest! {
             prop_assert!(world.machine.hears(*group), "{group:?} is wanted and not heard");
         }
         prop_assert!(world.asked.is_empty(), "never answered: {:?}", world.asked);
+    }
+
+    #[test]
+    fn what_senders_remember_of_a_group_is_how_it_was_joined_last(steps in prop::collection::vec(step(), 0..150)) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.event(Event::Up(SCOPE, PKEY));
+        world.heal();
+        for (group, info) in &world.remembered {
+            let known = world.machine.table.find(group).and_then(|id| world.machine.table.get(id));
+            let held = known.and_then(|known| known.held.as_ref()).and_then(|held| held.info);
+            prop_assert_eq!(held, Some(*info), "{:?}", group);
+        }
+    }
+
+    #[test]
+    fn whatever_the_sa_says_it_is_not_asked_again_without_a_pause(
+        steps in prop::collection::vec(step(), 0..150),
+        answer in 0u8..8,
+    ) {
+        let mut world = World::new();
+        for step in steps {
+            world.apply(step);
+        }
+        world.answer_all(answer);
     }
 
     #[test]
