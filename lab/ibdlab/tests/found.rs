@@ -223,6 +223,11 @@ fn a_group_is_left_in_every_role_although_a_new_sm_does_not_know_them_all() {
 }
 
 #[test]
+fn an_administrator_that_is_busy_when_it_comes_back_is_asked_no_faster_than_before() {
+    ends_well("found/sa-that-is-busy-when-it-comes-back.toml", 3);
+}
+
+#[test]
 fn a_link_goes_although_there_is_no_memory_to_remember_the_buffers_that_a_slow_adapter_still_has() {
     ends_well("found/unload-without-memory.toml", 20);
 }

@@ -70,6 +70,16 @@ impl Tally {
     }
 }
 
+/// By which a driver asks the subnet administrator.
+const QUESTIONS: [&str; 4] = ["ibt_join_mcg", "ibt_leave_mcg", "ibt_query_mcg", "ibt_get_paths"];
+
+/// The host whose modules have asked the subnet administrator most, and how often.
+pub fn most_curious(calls: &BTreeMap<String, Calls>) -> (&str, u64) {
+    let questions = |calls: &Calls| QUESTIONS.iter().filter_map(|function| calls.get(*function)).sum::<u64>();
+    let asked = calls.iter().map(|(host, calls)| (host.as_str(), questions(calls)));
+    asked.max_by_key(|(_, questions)| *questions).unwrap_or_default()
+}
+
 fn since(mut now: Calls, before: &Calls) -> Calls {
     for (function, times) in before {
         if let Some(calls) = now.get_mut(function) {
@@ -82,7 +92,9 @@ fn since(mut now: Calls, before: &Calls) -> Calls {
 
 #[cfg(test)]
 mod tests {
-    use super::Place;
+    use std::collections::BTreeMap;
+
+    use super::{Calls, Place, most_curious};
 
     #[test]
     fn a_place_survives_its_text_form_and_a_text_that_is_none_is_refused() {
@@ -90,5 +102,23 @@ mod tests {
         assert_eq!(String::from(place.clone()), "mutex_enter 12 ab");
         assert_eq!(Place::try_from("mutex_enter 12 ab".to_owned()), Ok(place));
         assert!(Place::try_from("mutex_enter 12".to_owned()).is_err());
+    }
+
+    #[test]
+    fn who_asks_most_is_known_by_name_whatever_else_others_call() {
+        let host = |name: &str, calls: &[(&str, u64)]| {
+            let calls: Calls =
+                calls.iter().map(|(function, times)| ((*function).to_owned(), *times)).collect();
+            (name.to_owned(), calls)
+        };
+        let calls = BTreeMap::from([
+            host("alice", &[("mutex_enter", 9_000), ("ibt_join_mcg", 2)]),
+            host(
+                "bob",
+                &[("ibt_join_mcg", 3), ("ibt_leave_mcg", 1), ("ibt_query_mcg", 1), ("ibt_get_paths", 2)],
+            ),
+        ]);
+        assert_eq!(most_curious(&calls), ("bob", 7));
+        assert_eq!(most_curious(&BTreeMap::new()), ("", 0));
     }
 }
