@@ -228,6 +228,11 @@ fn an_administrator_that_is_busy_when_it_comes_back_is_asked_no_faster_than_befo
 }
 
 #[test]
+fn who_begins_to_listen_to_all_groups_asks_the_administrator_that_refuses_one_of_them_no_faster_than_before() {
+    ends_well("found/sa-that-lists-what-it-refuses.toml", 3);
+}
+
+#[test]
 fn a_link_goes_although_there_is_no_memory_to_remember_the_buffers_that_a_slow_adapter_still_has() {
     ends_well("found/unload-without-memory.toml", 20);
 }

@@ -50,7 +50,8 @@ where
             return;
         }
         group.asker = Asker::Answer(answer);
-        group.remembered |= answer == Ok(StandIn::No);
+        // Whoever is told to forget before takes this answer for outdated.
+        group.remembered |= answer == Ok(StandIn::No) && !group.forget;
         self.notice(id);
     }
 

@@ -415,6 +415,8 @@ pub struct Groups<G, S> {
     listing: Listing,
     /// A listing that is out was asked for before promiscuous mode went off, or before the last renewal.
     listing_overtaken: bool,
+    /// A group that was heard has refused a join since the listing that is out was asked for.
+    listing_refused: bool,
     listing_failures: u32,
     forget_all: bool,
     jitter: Jitter,
@@ -436,6 +438,7 @@ where
             promiscuous: false,
             listing: Listing::Off,
             listing_overtaken: false,
+            listing_refused: false,
             listing_failures: 0,
             forget_all: false,
             jitter: Jitter::new(seed),
@@ -684,15 +687,28 @@ where
             return;
         }
         let overtaken = core::mem::take(&mut self.listing_overtaken);
+        let refused = core::mem::take(&mut self.listing_refused);
         self.listing = match (self.promiscuous, result) {
             (false, _) => Listing::Off,
             (true, _) if overtaken => Listing::Wanted,
-            (true, Ok(())) => Listing::Done,
-            (true, Err(_)) => {
-                self.listing_failures = self.listing_failures.saturating_add(1);
-                Listing::Retry(now + self.config.retry.delay(self.listing_failures, &mut self.jitter))
-            }
+            (true, Ok(())) if !refused => Listing::Done,
+            (true, _) => self.listing_after_a_pause(now),
         };
+    }
+
+    /// A group that was heard refuses the join that was to renew it. It may be there again, and a new SM refuses for a while what it lists: so
+    /// not before a pause, which grows until something else asks for a listing.
+    fn list_later(&mut self, now: Instant) {
+        match self.listing {
+            Listing::Out => self.listing_refused = true,
+            Listing::Done => self.listing = self.listing_after_a_pause(now),
+            Listing::Off | Listing::Wanted | Listing::Retry(_) => {}
+        }
+    }
+
+    fn listing_after_a_pause(&mut self, now: Instant) -> Listing {
+        self.listing_failures = self.listing_failures.saturating_add(1);
+        Listing::Retry(now + self.config.retry.delay(self.listing_failures, &mut self.jitter))
     }
 
     /// A group is there: promiscuous mode wants it, and a join that failed before is worth another try.

@@ -275,11 +275,12 @@ where
             group.failed = Some((role, again));
         }
         if role == Roles::NON && error == JoinError::Refused {
-            // The listing was out of date, or the group is not for us; the next listing or trap brings it back. One that was there may be
+            // The listing was out of date, or the group is not for us; the next listing or trap brings it back. One that was heard may be
             // there again.
             group.non = false;
-            if again {
-                self.list_again();
+            let heard = group.held.as_ref().is_some_and(|held| held.info.is_some() && held.roles.hears());
+            if heard {
+                self.list_later(now);
             }
         } else {
             group.failures = group.failures.saturating_add(1);
