@@ -228,7 +228,8 @@ fn an_administrator_that_is_busy_when_it_comes_back_is_asked_no_faster_than_befo
 }
 
 #[test]
-fn who_begins_to_listen_to_all_groups_asks_the_administrator_that_refuses_one_of_them_no_faster_than_before() {
+fn who_begins_to_listen_to_all_groups_asks_the_administrator_that_refuses_one_of_them_no_faster_than_before()
+{
     ends_well("found/sa-that-lists-what-it-refuses.toml", 3);
 }
 

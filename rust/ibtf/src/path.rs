@@ -64,19 +64,24 @@ impl PathRequest {
     }
 }
 
+/// As many paths as the SA is asked for; the first is taken. ibcm answers a question for one path from its memory, for a minute, and an answer that the
+/// SA gave before the subnet changed can come into it after ibcm has forgotten the others. A question for two always goes to the SA.
+const ASKED_FOR: u8 = 2;
+
 impl Client {
-    /// Asks for a path and waits. `PATH_RECORDS_NOT_FOUND` if there is none. **May block**, for minutes.
+    /// Asks the SA for a path and waits. `PATH_RECORDS_NOT_FOUND` if there is none. **May block**, for minutes.
     pub fn path(&self, request: &PathRequest) -> Result<PathInfo, Status> {
         let mut destination = Default::default();
         let (flags, attributes) = request.raw(&mut destination);
         let mut attributes = KBox::new(attributes)?;
-        let mut path = KBox::new(sys::ibt_path_info_t::default())?;
-        let mut count = 0;
-        // SAFETY: attached; the records are there until the call, which waits, returns, with room for one path.
-        let result =
-            unsafe { sys::ibt_get_paths(self.handle(), flags, &mut *attributes, 1, &mut *path, &mut count) };
+        let mut paths = KBox::new([sys::ibt_path_info_t::default(); ASKED_FOR as usize])?;
+        let (first, mut count) = (paths.as_mut_ptr(), 0);
+        // SAFETY: attached; the records are there until the call, which waits, returns, with room for as many paths.
+        let result = unsafe {
+            sys::ibt_get_paths(self.handle(), flags, &mut *attributes, ASKED_FOR, first, &mut count)
+        };
         match Status::check(result) {
-            Ok(()) | Err(Status::INSUFF_DATA) if count != 0 => Ok(PathInfo::from_raw(&path)),
+            Ok(()) | Err(Status::INSUFF_DATA) if count != 0 => Ok(PathInfo::from_raw(&paths[0])),
             Ok(()) => Err(Status::PATH_RECORDS_NOT_FOUND),
             Err(status) => Err(status),
         }

@@ -289,6 +289,23 @@ fn an_address_that_was_not_used_for_long_is_looked_up_anew() {
     });
 }
 
+/// What ibcm remembers of an address for a minute may be from before the subnet changed.
+#[test]
+fn an_address_that_is_asked_for_again_within_a_minute_is_not_looked_up_in_the_memory_of_ibcm() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        bench.count(Attribute::PATH_RECORD, Method::GET_TABLE);
+        drop(alpha);
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        let before = bench.faulted();
+        alpha.transmit(address_of(&beta), b"here again", Offload::default()).unwrap();
+        bench.settle();
+        assert_eq!(heard.try_next().expect("it arrives").payload, b"here again");
+        assert_eq!(bench.faulted(), before + 1);
+    });
+}
+
 fn joins_refused(bench: &Bench, stream: &Stream, seconds: u64) -> usize {
     refuse_joins(bench);
     // That of the broadcast group is another cause.

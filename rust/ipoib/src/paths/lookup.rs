@@ -1,7 +1,6 @@
 //! Which address is looked up next, and what an answer does.
 
 use core::ops::{Deref, DerefMut};
-use core::time::Duration;
 
 use super::{
     BACKGROUND, DenialEpoch, DropReason, GROUPS, Handle, Lookup, LookupError, PacketSlot, PathSlot, Paths,
@@ -98,7 +97,6 @@ where
             Lookup::None | Lookup::Wanted => return,
         };
         path.lookup = Lookup::None;
-        path.overtaken |= !current && !to.is_multicast();
         if to.is_multicast() {
             self.groups_out -= 1;
         } else {
@@ -124,8 +122,6 @@ where
         let Some(path) = self.table.get_mut(id) else { return };
         path.forgive();
         path.asked = false;
-        let overtaken = resolution.followed.is_none() && core::mem::take(&mut path.overtaken);
-        let most = if overtaken { self.config.overtaken } else { Duration::MAX };
         path.since = resolution.followed.map_or(now, |way| way.since);
         let in_doubt = resolution.followed.is_some_and(|way| way.trust != Trust::Full);
         path.trust = if in_doubt { Trust::Reported } else { Trust::Full };
@@ -134,7 +130,7 @@ where
             path.know(&self.denial_epoch, State::Ready(resolution.handle));
         }
         self.send_packets(id);
-        let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh).min(most));
+        let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
         self.table.set_deadline(id, Some(now + after));
         if in_doubt { self.want_lookup(id) } else { self.settle(id) }
     }

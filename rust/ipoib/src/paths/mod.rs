@@ -77,9 +77,6 @@ pub struct Config {
     pub pace: Duration,
     /// But all of them within this time.
     pub spread: Duration,
-    /// How long a handle is used whose lookup comes after one that a change overtook: IBTF, which remembers answers for up to a minute, may have
-    /// given the answer that is out of date once more.
-    pub overtaken: Duration,
 }
 
 impl Default for Config {
@@ -94,8 +91,6 @@ impl Default for Config {
             forget: Duration::from_secs(60),
             pace: Duration::from_millis(100),
             spread: Duration::from_secs(60),
-            // A minute at least, as it is shortened by a quarter at most.
-            overtaken: Duration::from_secs(80),
         }
     }
 }
@@ -244,8 +239,6 @@ pub struct Path<H> {
     failures: u32,
     /// The SA has said that there is no path, and nothing has spoken for one since.
     absent: bool,
-    /// A change overtook its last lookup.
-    overtaken: bool,
     /// The table was asked about it, or has seen that its handle was used, since it was last found idle or not.
     used: bool,
 }
@@ -568,7 +561,6 @@ where
             leaving: 0,
             failures: 0,
             absent: false,
-            overtaken: false,
             used: false,
         };
         self.table.insert(to, path)

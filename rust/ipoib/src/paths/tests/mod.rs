@@ -500,28 +500,6 @@ fn a_lookup_overtaken_by_a_rebuild_is_asked_again_before_anything_is_sent() {
 }
 
 #[test]
-fn an_address_whose_lookup_a_change_overtook_is_looked_up_once_more_when_ibtf_has_forgotten_what_it_said_then()
- {
-    let mut m = machine(Config::default(), 4, 8);
-    submit(&mut m, at(0), peer(1), 10);
-    actions(&mut m);
-    m.handle_event(at(0), Event::Invalidate(Severity::Normal));
-    m.handle_event(at(0), Event::LookedUp(peer(1), ok(7)));
-    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
-    m.handle_event(at(1), Event::LookedUp(peer(1), ok(7)));
-    assert_eq!(actions(&mut m), [Action::Send(peer(1), 10, way(7))]);
-    assert_eq!(submit(&mut m, at(2), peer(1), 11), Submitted::Ready(11, way(7)));
-    m.handle_timeout(at(60));
-    assert_eq!(actions(&mut m), [], "IBTF may remember the answer from before the change");
-    m.handle_timeout(at(82));
-    assert_eq!(actions(&mut m), [Action::Lookup(peer(1))]);
-    m.handle_event(at(82), Event::LookedUp(peer(1), ok(8)));
-    assert_eq!(submit(&mut m, at(83), peer(1), 12), Submitted::Ready(12, way(8)));
-    m.handle_timeout(at(300));
-    assert_eq!(actions(&mut m), [], "the usual time from then on");
-}
-
-#[test]
 fn idle_addresses_age_out_and_used_ones_are_refreshed() {
     let mut m = machine(Config::default(), 4, 8);
     for n in [1, 2] {
