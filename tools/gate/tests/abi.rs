@@ -82,6 +82,37 @@ fn a_record_used_by_its_typedef_is_known_to_be_used_and_an_explained_difference_
 }
 
 #[test]
+fn what_newer_gates_changed_and_the_driver_uses_does_no_harm() {
+    let end = "	mac_rem_mac_addr_t	mgi_remmac;\n";
+    let found =
+        planted("sys/mac_provider.h", end, &format!("{end}	void	*mgi_addvlan;\n	void	*mgi_remvlan;\n"));
+    expect(
+        &found,
+        "struct mac_group_info_s",
+        "the size is 104 there, 88 here",
+        "none: newer gates added VLAN filters",
+    );
+    assert!(found.iter().all(|difference| !difference.harmful), "{found:#?}");
+    for (function, because) in [
+        ("ddi_create_minor_node", "none: `const`"),
+        ("ddi_remove_minor_node", "none: see ddi_create_minor_node"),
+    ] {
+        let (before, now) = (prototype(function), prototype(function).replace("char *", "const char *"));
+        let found = planted("sys/sunddi.h", &before, &now);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert!(found[0].name == function && found[0].consequence.starts_with(because), "{found:#?}");
+        assert!(!found[0].harmful);
+    }
+}
+
+/// How our `sys/sunddi.h` declares a function.
+fn prototype(function: &str) -> String {
+    let header = fs::read_to_string(tree().join("rust/illumos-sys-hdrs/include/sys/sunddi.h")).unwrap();
+    let (_, rest) = header.split_once(&format!(" {function}(")).unwrap();
+    format!("{function}({};", rest.split_once(';').unwrap().0)
+}
+
+#[test]
 fn a_field_of_another_type_is_found() {
     let found = planted("sys/stream.h", "	unsigned char	*b_rptr;", "	char	*b_rptr;");
     expect(
