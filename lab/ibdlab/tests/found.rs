@@ -52,6 +52,14 @@ fn a_group_that_was_asked_about_while_the_manager_went_is_heard_once_ibtf_has_as
 }
 
 #[test]
+fn a_neighbour_of_ipv6_whose_group_was_asked_for_while_the_manager_went_is_found_once_ibtf_has_asked_again() {
+    assert_eq!(
+        one(&data("found/neighbour-sought-after-a-question-that-went-with-its-manager.toml"), 1),
+        Ok(())
+    );
+}
+
+#[test]
 fn a_link_that_is_started_while_packets_come_hears_them() {
     assert_eq!(one(&data("found/started-while-packets-come.toml"), 2_392_057_799), Ok(()));
 }

@@ -27,6 +27,7 @@ pub fn resolve(world: &mut World) -> Result<Findings> {
     let mut lines = Vec::new();
     let mut findings = Findings::default();
     for (from, _, address) in world.ways() {
+        let_neighbours_be_sought(world, address);
         let ping = world.ping(from, address, 1, vec![0])?;
         expect_pings(&finish(world, from.ip()?, Box::new(ping))?, 1)?;
         let link = from
@@ -49,6 +50,7 @@ pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
     let (least, most) = (sizes.iter().min().copied(), sizes.iter().max().copied());
     let (least, most) = (least.unwrap_or(0), most.unwrap_or(0));
     let before = drops(world);
+    let_neighbours_be_sought(world, to);
     let outcome = finish(world, from.ip()?, Box::new(world.ping(from, to, step.count, sizes)?))?;
     expect_pings(&outcome, step.count)?;
     let dropped = drops(world) - before;
@@ -56,6 +58,13 @@ pub fn ping(world: &mut World, step: &PingStep) -> Result<Findings> {
         format!("{} -> {to}: {} of {} answered, {least} to {most} bytes", from.name, step.count, step.count);
     let findings = Findings::new(text).fact("answered", step.count).fact("dropped", dropped);
     Ok(findings.fact("least", least).fact("most", most))
+}
+
+/// A neighbour of IPv6 is sought in a group of its own, whose join may be among what went with a subnet manager.
+fn let_neighbours_be_sought(world: &World, address: IpAddr) {
+    if address.is_ipv6() {
+        world.let_lost_questions_end();
+    }
 }
 
 /// What all drivers have dropped so far.

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::hand::Hand;
 use crate::reached::hash;
+use crate::scenario::TroubleStep;
+use crate::scenario::trouble::Event;
 
 /// Calls by function.
 pub type Calls = BTreeMap<String, u64>;
@@ -80,6 +82,17 @@ pub fn most_curious(calls: &BTreeMap<String, Calls>) -> (&str, u64) {
     asked.max_by_key(|(_, questions)| *questions).unwrap_or_default()
 }
 
+/// The most that a host may ask beside what all hosts do, for the groups that it joins in a step: whatever else happens, it may have to join each
+/// again, and for each join of a group there is a leave in the end, most of which IBTF only counts.
+pub fn questions_of_groups(step: &TroubleStep, host: &str) -> u64 {
+    let joins = |event: &Event| matches!(event, Event::GroupJoin(of) if of.host.get_ref() == host);
+    let of_groups = |event: &Event| matches!(event, Event::GroupJoin(_) | Event::GroupLeave(_));
+    let count =
+        |wanted: &dyn Fn(&Event) -> bool| step.event.iter().filter(|timed| wanted(&timed.event)).count();
+    let (groups, others) = (count(&joins), step.event.len() - count(&of_groups));
+    (2 * groups * (1 + others)) as u64
+}
+
 fn since(mut now: Calls, before: &Calls) -> Calls {
     for (function, times) in before {
         if let Some(calls) = now.get_mut(function) {
@@ -94,7 +107,8 @@ fn since(mut now: Calls, before: &Calls) -> Calls {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Calls, Place, most_curious};
+    use super::{Calls, Place, most_curious, questions_of_groups};
+    use crate::scenario::TroubleStep;
 
     #[test]
     fn a_place_survives_its_text_form_and_a_text_that_is_none_is_refused() {
@@ -120,5 +134,20 @@ mod tests {
         ]);
         assert_eq!(most_curious(&calls), ("bob", 7));
         assert_eq!(most_curious(&BTreeMap::new()), ("", 0));
+    }
+
+    #[test]
+    fn a_host_in_forty_groups_may_ask_about_each_whenever_something_else_happens() {
+        let event = |kind: &str| format!("[[event]]\nat_us = 0\n[event.{kind}]\n");
+        let join = format!("{}host = \"bob\"\ngroup = \"239.1.1.1\"\n", event("group-join"));
+        let leave = join.replace("join", "leave");
+        let quiet = format!(
+            "within_ms = 1\nsettle_ms = 1\necho_every_us = 1\n{}",
+            join.repeat(40) + &leave.repeat(40)
+        );
+        let step: TroubleStep = toml::from_str(&quiet).unwrap();
+        assert_eq!((questions_of_groups(&step, "bob"), questions_of_groups(&step, "alice")), (80, 0));
+        let step: TroubleStep = toml::from_str(&(quiet + &event("registrations-lost").repeat(4))).unwrap();
+        assert_eq!((questions_of_groups(&step, "bob"), questions_of_groups(&step, "alice")), (400, 0));
     }
 }
