@@ -54,9 +54,9 @@ impl Compiler {
         let dir = job.object.parent().context("an object has a directory")?;
         fs::create_dir_all(dir).with_context(|| dir.display().to_string())?;
         fresh::forget(&job.object);
-        match job.source.extension().is_some_and(|extension| extension == "s") {
-            true => self.assembly(job),
-            false => self.c(job),
+        match Assembly::of(&job.source) {
+            Some(kind) => self.assembly(job, kind),
+            None => self.c(job),
         }
         .with_context(|| job.source.display().to_string())?;
         fresh::made(&job.object, &self.key(job))
@@ -75,10 +75,12 @@ impl Compiler {
         Ok(())
     }
 
-    /// The gate's assembly counts on a preprocessor from before the standard, which pastes by an empty comment: `a/**/b`.
-    fn assembly(&self, job: &Job) -> Result<()> {
+    fn assembly(&self, job: &Job, kind: Assembly) -> Result<()> {
         let mut cpp = self.gcc(job);
-        cpp.args(["-E", "-x", "assembler-with-cpp", "-traditional-cpp", "-nostdinc", "-D__GNUC_AS__"]);
+        cpp.args(["-E", "-x", "assembler-with-cpp", "-nostdinc", "-D__GNUC_AS__"]);
+        if kind == Assembly::Traditional {
+            cpp.arg("-traditional-cpp");
+        }
         let text = tools::run(cpp.arg(&job.source))?;
         let source = beside(&job.object, "s");
         let text = without_comments(&String::from_utf8_lossy(&text));
@@ -116,9 +118,30 @@ fn comment(line: &str) -> Option<usize> {
     None
 }
 
+/// What preprocessor a source in assembly is written for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Assembly {
+    /// One from before the standard, which pastes by an empty comment: `a/**/b`.
+    Traditional,
+    /// The compiler's own, which pastes by `##`.
+    Standard,
+}
+
+impl Assembly {
+    /// By the name of the source: a gate whose assembler is its compiler calls it `.S`, one with a program of its own `.s`. `None`
+    /// if it is no assembly.
+    pub fn of(source: &Path) -> Option<Assembly> {
+        match source.extension()?.to_str()? {
+            "s" => Some(Assembly::Traditional),
+            "S" => Some(Assembly::Standard),
+            _ => None,
+        }
+    }
+}
+
 /// Whether `path` is a source that a job can be made of.
 pub fn is_source(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "c" || extension == "s")
+    Assembly::of(path).is_some() || path.extension().is_some_and(|extension| extension == "c")
 }
 
 #[cfg(test)]
@@ -154,17 +177,16 @@ mod tests {
     }
 
     #[test]
-    fn assembly_is_pasted_in_the_old_way() {
-        let dir = tempfile::tempdir().unwrap();
-        fs::write(
-            dir.path().join("y.s"),
-            "#define CAT(a, b) a/**/b\n\t.globl one\nCAT(o,ne):\n\tret / back\n",
-        )
-        .unwrap();
-        let job = job(dir.path(), "y.s");
-        compiler(dir.path()).run(&job).unwrap();
-        let symbols = tools::run(Command::new("nm").arg(&job.object)).unwrap();
-        assert!(String::from_utf8_lossy(&symbols).contains(" T one"));
+    fn assembly_is_pasted_in_the_way_that_its_name_says() {
+        for (name, paste) in [("y.s", "a/**/b"), ("y.S", "a##b")] {
+            let dir = tempfile::tempdir().unwrap();
+            let text = format!("#define CAT(a, b) {paste}\n\t.globl one\nCAT(o,ne):\n\tret / it's back\n");
+            fs::write(dir.path().join(name), text).unwrap();
+            let job = job(dir.path(), name);
+            compiler(dir.path()).run(&job).unwrap();
+            let symbols = tools::run(Command::new("nm").arg(&job.object)).unwrap();
+            assert!(String::from_utf8_lossy(&symbols).contains(" T one"), "{name}");
+        }
     }
 
     #[test]

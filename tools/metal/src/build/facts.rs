@@ -172,7 +172,11 @@ pub const FILES: &[(&str, &str)] = &[
     ("uts/intel/os/path_to_inst", "etc/path_to_inst"),
     ("uts/intel/os/device_policy", "etc/security/device_policy"),
     ("uts/intel/os/bootenv.rc", "boot/solaris/bootenv.rc"),
-    // acpica looks up every PNP name in it, and dereferences a null pointer if the file is missing.
+];
+
+/// Such files that gates need not have; one that has it needs it.
+pub const FILES_OF_SOME: &[(&str, &str)] = &[
+    // acpica looks up every PNP name in it, and dereferences a null pointer if the file is missing. Later ones look up nothing.
     ("uts/intel/os/master", "boot/solaris/devicedb/master"),
 ];
 

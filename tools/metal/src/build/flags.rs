@@ -104,15 +104,26 @@ pub fn translated(words: &[String], dir: &Path) -> Vec<String> {
             flags.push(word.to_string());
         }
     }
-    // See KERNEL.
-    flags.retain(|flag| flag != "-fstack-protector");
+    flags.retain(|flag| !is_other(flag));
     flags.extend(last);
     flags
+}
+
+/// What is left out of a recipe: every stack protector (see [`KERNEL`]), and an option that only illumos's own gcc has, for which KERNEL
+/// names the passes of gcc that clone.
+fn is_other(flag: &str) -> bool {
+    flag.starts_with("-fstack-protector") || flag == "-fno-clone-functions"
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stack_protector_and_what_gnus_gcc_does_not_know_are_left_out() {
+        let words = ["-_gcc=-fstack-protector-strong", "-_gcc=-fno-clone-functions", "-_gcc=-fno-ipa-icf"];
+        assert_eq!(translated(&words.map(String::from), Path::new("/")), ["-fno-ipa-icf"]);
+    }
 
     #[test]
     fn a_recipe_is_said_for_gcc() {

@@ -198,7 +198,8 @@ fn ours(tree: &Path) -> Result<String> {
 /// Puts what is no module into the root, and takes out what a build before this one left there.
 fn files(place: &Place, made: &BTreeSet<PathBuf>) -> Result<()> {
     let (src, root) = (place.src(), place.root());
-    for (from, to) in facts::FILES {
+    let some = facts::FILES_OF_SOME.iter().filter(|(from, _)| src.join(from).is_file());
+    for (from, to) in facts::FILES.iter().chain(some) {
         module::copy(&src.join(from), &root.join(to))?;
     }
     let drivers = etc::Drivers::read(&src)?;
@@ -225,4 +226,41 @@ fn remove_others(root: &Path, dir: &Path, made: &BTreeSet<PathBuf>) -> Result<()
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gate with the files that a root takes as they are, and one of those that only some gates have.
+    fn gate() -> (tempfile::TempDir, Place, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place { gate: dir.path().join("gate"), out: dir.path().join("out"), debug: true };
+        let of_some = facts::FILES_OF_SOME[0];
+        let lists = ["uts/intel/os/name_to_major", "uts/intel/os/minor_perm", "pkg/manifests/none.mf"];
+        for from in facts::FILES.iter().chain([&of_some]).map(|(from, _)| *from).chain(lists) {
+            fresh::write(&place.src().join(from), b"").unwrap();
+        }
+        let to = place.root().join(of_some.1);
+        (dir, place, to)
+    }
+
+    #[test]
+    fn a_file_that_some_gates_have_is_taken_and_another_gate_does_without() {
+        let (_dir, place, of_some) = gate();
+        files(&place, &BTreeSet::new()).unwrap();
+        assert!(of_some.is_file());
+        fs::remove_file(place.src().join(facts::FILES_OF_SOME[0].0)).unwrap();
+        fs::remove_file(&of_some).unwrap();
+        files(&place, &BTreeSet::new()).unwrap();
+        assert!(!of_some.exists());
+    }
+
+    #[test]
+    fn a_file_that_every_gate_has_is_named_if_it_is_missing() {
+        let (_dir, place, _) = gate();
+        fs::remove_file(place.src().join(facts::FILES[0].0)).unwrap();
+        let error = format!("{:#}", files(&place, &BTreeSet::new()).unwrap_err());
+        assert!(error.contains(facts::FILES[0].0), "{error}");
+    }
 }

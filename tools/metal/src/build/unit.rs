@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use anyhow::{Context, Result, bail};
 use gate::make::{Makefile, Rules};
 
-use super::compile::{Job, is_source};
+use super::compile::{Assembly, Job, is_source};
 use super::flags::{self, translated};
 use super::generate;
 use super::place::{Place, plain};
@@ -205,6 +205,20 @@ impl Sources<'_> {
         self.job_by(place, code, name, made.with_context(|| format!("{unit}: nothing makes {name}.o"))?, &[])
     }
 
+    /// The source from which a rule makes object `name`.
+    ///
+    /// # Errors
+    ///
+    /// No rule does.
+    pub fn source(&self, known: &Known, name: &str) -> Result<PathBuf> {
+        let Unit { dir, makefile, name: unit } = self.unit;
+        let target = makefile.expand(&format!("{}/{name}.o", Code::Kernel.objects()))?;
+        let found = self.rules.recipe(&target, dir, &|path| known.there(path));
+        let found =
+            found.with_context(|| format!("{unit}: no rule makes {name}.o of a file that is there"))?;
+        Ok(plain(&found.source))
+    }
+
     /// The job that makes object `name` of `source`, whatever the makefile takes for it.
     ///
     /// # Errors
@@ -224,7 +238,7 @@ impl Sources<'_> {
     ) -> Result<Job> {
         let Unit { dir, makefile, name: unit } = self.unit;
         let scope = makefile.at(&makefile.expand(&format!("{}/{name}.o", code.objects()))?)?;
-        let assembly = source.extension().is_some_and(|extension| extension == "s");
+        let assembly = Assembly::of(&source).is_some();
         let standard = if assembly { "$(COMPILE.s) -o $@ $<" } else { "$(COMPILE.c) -o $@ $<" };
         let recipe = lines.iter().find(|line| line.contains(" -o ")).map_or(standard, String::as_str);
         let base = if assembly { &["-D_ASM"] } else { code.flags() };
@@ -243,9 +257,12 @@ impl Sources<'_> {
         if c.is_file() {
             return Ok(Some(c));
         }
-        let assembly = format!("{name}.s");
         let there = |path: &Path| known.there(path);
-        let Some(program) = self.rules.recipe(&assembly, &self.unit.dir, &there) else { return Ok(None) };
+        let rule = |ending: &str| {
+            let assembly = format!("{name}.{ending}");
+            self.rules.recipe(&assembly, &self.unit.dir, &there).map(|program| (assembly, program))
+        };
+        let Some((assembly, program)) = ["s", "S"].into_iter().find_map(rule) else { return Ok(None) };
         if program.source.extension().is_none_or(|extension| extension != "pl") {
             bail!("{assembly} would be made of {}", program.source.display());
         }
@@ -280,4 +297,51 @@ impl Known {
 fn names_in(dir: &Path) -> HashSet<String> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A gate whose directory `intel/m` has these files.
+    fn gate(files: &[(&str, &str)]) -> (tempfile::TempDir, Place) {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place { gate: dir.path().join("gate"), out: dir.path().join("out"), debug: true };
+        fs::create_dir_all(place.uts().join("intel/m/src")).unwrap();
+        fs::create_dir_all(place.generated()).unwrap();
+        for (name, text) in files {
+            fs::write(place.uts().join("intel/m").join(name), text).unwrap();
+        }
+        (dir, place)
+    }
+
+    #[test]
+    fn assembly_may_be_written_for_either_preprocessor() {
+        let makefile = "AS_DEFS = -D_ASM\nCOMPILE.s = as $(AS_DEFS)\n$(OBJS_DIR)/%.o: src/%.s\n\t$(COMPILE.s) -o $@ $<\n\
+            $(OBJS_DIR)/%.o: src/%.S\n\t$(COMPILE.s) -o $@ $<\nhash.S: hash.pl\n\t$(PERL) $? $@\n\
+            sum.s: hash.pl\n\t$(PERL) $? $@\n";
+        let perl = "print \"# \", shift, \"\\n\";\n";
+        let (_dir, place) =
+            gate(&[("Makefile", makefile), ("src/old.s", ""), ("src/new.S", ""), ("hash.pl", perl)]);
+        let unit = Unit::read(&place, "intel/m").unwrap();
+        let sources = unit.sources().unwrap();
+        let source = |name: &str| {
+            let job = sources.job(&place, &Known::default(), Code::Kernel, name).unwrap();
+            assert!(job.flags.contains(&"-D_ASM".to_string()), "{name}: {:?}", job.flags);
+            job.source.file_name().unwrap().to_str().unwrap().to_string()
+        };
+        assert_eq!(["old", "new", "hash", "sum"].map(source), ["old.s", "new.S", "hash.S", "sum.s"]);
+    }
+
+    #[test]
+    fn a_rule_says_what_an_object_is_made_of() {
+        let makefile =
+            "$(OBJS_DIR)/blob.o: src/blob_src.S\n\t$(COMPILE.s) -o $(OBJS_DIR)/blob_src.o src/blob_src.S\n";
+        let (_dir, place) = gate(&[("Makefile", makefile), ("src/blob_src.S", "")]);
+        let unit = Unit::read(&place, "intel/m").unwrap();
+        let source = |name: &str| unit.sources().unwrap().source(&Known::default(), name);
+        assert_eq!(source("blob").unwrap(), place.uts().join("intel/m/src/blob_src.S"));
+        let error = source("other").unwrap_err().to_string();
+        assert!(error.contains("intel/m") && error.contains("other.o"), "{error}");
+    }
 }

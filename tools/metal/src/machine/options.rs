@@ -12,7 +12,10 @@ use super::{Machine, Setup, agent, count};
 /// Not to follow the clock chip: a machine that waits for processors of its host finds the chip two seconds away, and turns its time
 /// back a little with every tick. When ticks that were late then come at once, the nanoseconds of `hrestime` become negative, and
 /// `pc_gethrestime`, which takes them for a huge number, counts them down for minutes at the clock's interrupt level.
-const SYSTEM: &str = "set kmem_flags=0xf\nset dosynctodr=0\n";
+///
+/// Not to suspend the serial lines: the agent speaks over one of them, and `asy` of 2024 asserts that it holds a lock which its suspend has just
+/// dropped. A kernel without DEBUG says that it does not know the variable, and suspends nothing.
+const SYSTEM: &str = "set kmem_flags=0xf\nset dosynctodr=0\nset asy:asy_nosuspend=1\n";
 
 /// Whose driver it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -46,7 +49,7 @@ pub struct Options {
     /// Processors of the machine.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub cpus: u32,
-    /// A line for /etc/system, besides `kmem_flags` and `dosynctodr`; may be repeated.
+    /// A line for /etc/system, besides those that every kernel gets; may be repeated.
     #[arg(long, value_name = "LINE")]
     pub system: Vec<String>,
     /// Where console, archive and report go.

@@ -83,13 +83,17 @@ mod tests {
 
     /// A small unix, linked: its bytes and tables. The first object is in the second place.
     fn linked() -> (Vec<u8>, Elf) {
+        linked_with(SECOND)
+    }
+
+    fn linked_with(second: &str) -> (Vec<u8>, Elf) {
         let dir = tempfile::tempdir().unwrap();
         let made = |name: &str, text: &str| {
             let object = dir.path().join(name);
             tools::assemble(text, &object).unwrap();
             object
         };
-        let objects = [made("locore.o", FIRST), made("second.o", SECOND)];
+        let objects = [made("locore.o", FIRST), made("second.o", second)];
         let image = link(&objects, &made("image.o", DBOOT), dir.path()).unwrap();
         let elf = Elf::parse(&image).unwrap();
         (image, elf)
@@ -120,6 +124,22 @@ mod tests {
         assert_eq!(bss, section(&elf, ".bss").addr, ".bss does not follow the bytes of the file");
         assert_eq!(address(&elf, "_locore_start"), 0xFFFF_FFFF_FB80_0000);
         assert_ne!(address(&elf, "_edata"), address(&elf, "edata"));
+    }
+
+    #[test]
+    fn a_set_has_a_beginning_and_an_end_in_the_text_segment() {
+        let set = "\t.section set_things,\"a\",@progbits\n\t.quad one, two\n\t.data\n\
+            \t.weak __start_set_things\n\t.weak __stop_set_things\n\t.globl one\none:\t.quad __start_set_things\n\
+            \t.globl two\ntwo:\t.quad __stop_set_things\n";
+        let (image, elf) = linked_with(&format!("{SECOND}{set}"));
+        let [data, things] = [".data", "set_things"].map(|name| section(&elf, name));
+        let word = |name: &str| {
+            let at = data.contents.start + (address(&elf, name) - data.addr) as usize;
+            u64::from_le_bytes(image[at..at + 8].try_into().unwrap())
+        };
+        assert_eq!((word("one"), word("two")), (things.addr, things.addr + 16));
+        assert!((0xFFFF_FFFF_FB80_0000..0xFFFF_FFFF_FBC0_0000).contains(&things.addr), "{:x}", things.addr);
+        assert_eq!(image[things.contents.start..][..8], address(&elf, "one").to_le_bytes());
     }
 
     #[test]

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use super::compile::{Compiler, Job};
 use super::facts;
 use super::fresh;
-use super::place::Place;
+use super::place::{Place, plain};
 use super::tools;
 use super::unit::{Code, Known, Unit};
 
@@ -56,12 +56,13 @@ impl Unix {
             names.iter().map(|name| sources.job(place, known, code, name)).collect()
         };
         let mut objects = jobs(Code::Kernel, &names)?;
-        // The first prerequisite of these is not their source.
-        let from = |name: &str, source: &str| sources.job_from(place, name, place.uts().join(source));
-        let mut version = from("vers", "common/os/vers.c")?;
+        // The first prerequisite of its rule is not its source.
+        let mut version = sources.job_from(place, "vers", place.uts().join("common/os/vers.c"))?;
         version.flags.extend(VERSION.map(String::from));
-        objects.extend([version, from("modstubs", "intel/ia32/ml/modstubs.s")?]);
-        let blob = |name: &str| from(&format!("{name}_src"), &format!("i86pc/ml/{name}_src.s"));
+        let stubs = unit.words("MODSTUBS")?;
+        let stubs = stubs.first().with_context(|| format!("{}: no MODSTUBS", unit.name))?;
+        objects.extend([version, sources.job_from(place, "modstubs", plain(Path::new(stubs)))?]);
+        let blob = |name: &str| sources.job_from(place, &format!("{name}_src"), sources.source(known, name)?);
         Ok(Unix {
             objects,
             dboot: jobs(Code::Dboot, &unit.objects("DBOOT_OBJS")?)?,
@@ -144,5 +145,29 @@ mod tests {
     fn a_mapfile_says_what_stays_global() {
         let text = "# global: no\n$mapfile_version 2\nSYMBOL_SCOPE {\n\tglobal:\n\t\t# why;\n\t\tone;\n\t\ttwo;\n\tlocal:\n\t\t*;\n};\n";
         assert_eq!(global_names(text), ["one", "two"]);
+    }
+
+    #[test]
+    fn the_makefile_says_where_the_stubs_and_the_programs_are() {
+        let dir = tempfile::tempdir().unwrap();
+        let place = Place { gate: dir.path().join("gate"), out: dir.path().join("out"), debug: true };
+        let makefile = "MODSTUBS = $(UTSBASE)/ml/stubs.S\n$(OBJS_DIR)/bios_call.o: $(UTSBASE)/ml/bios.S\n\t$(LD) -o $@ $<\n\
+            $(OBJS_DIR)/fb_swtch.o: $(UTSBASE)/i86pc/../ml/fb.s\n\t$(LD) -o $@ $<\n";
+        for (name, text) in [("i86pc/unix/Makefile", makefile), ("ml/bios.S", ""), ("ml/fb.s", "")] {
+            fresh::write(&place.uts().join(name), text.as_bytes()).unwrap();
+        }
+        let unix = Unix::read(&place, &Known::default()).unwrap();
+        let made = |job: &Job| {
+            let source = job.source.strip_prefix(place.uts()).unwrap().display().to_string();
+            (source, job.object.file_name().unwrap().to_string_lossy().into_owned())
+        };
+        let expected = [
+            ("common/os/vers.c", "vers.o"),
+            ("ml/stubs.S", "modstubs.o"),
+            ("ml/bios.S", "bios_call_src.o"),
+            ("ml/fb.s", "fb_swtch_src.o"),
+        ];
+        let expected = expected.map(|(source, object)| (source.to_string(), object.to_string()));
+        assert_eq!(unix.jobs().map(made).collect::<Vec<_>>(), expected);
     }
 }

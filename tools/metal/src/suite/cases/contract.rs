@@ -22,16 +22,16 @@ struct Record {
 struct Expected {
     #[serde(flatten)]
     act: Act,
-    /// What another mac asks instead of `calls`.
+    /// What other macs ask instead of `calls`, a list for each.
     #[serde(default)]
-    or: Vec<String>,
+    or: Vec<Vec<String>>,
 }
 
 /// How what was seen compares.
 #[derive(Debug, PartialEq, Eq)]
 enum Match {
     Same,
-    /// As the other mac asks.
+    /// As another mac asks.
     Other,
     No,
 }
@@ -40,9 +40,7 @@ impl Expected {
     fn compare(&self, seen: Option<&Act>) -> Match {
         match seen {
             Some(act) if *act == self.act => Match::Same,
-            Some(act) if !self.or.is_empty() && act.calls == self.or && act.told == self.act.told => {
-                Match::Other
-            }
+            Some(act) if self.or.contains(&act.calls) && act.told == self.act.told => Match::Other,
             _ => Match::No,
         }
     }
@@ -176,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_another_mac_asks_is_known_as_that_and_nothing_else_is() -> Result<()> {
-        let text = "[[act]]\nname = 'create'\ncalls = ['one']\nor = ['one', 'two']\ntold = ['register']\n";
+        let text = "[[act]]\nname = 'create'\ncalls = ['one']\nor = [['one', 'two'], ['three']]\ntold = ['register']\n";
         let record: Record = toml::from_str(text)?;
         let seen = |calls: &[&str], told: &[&str]| {
             let owned = |list: &[&str]| list.iter().map(|call| (*call).to_owned()).collect();
@@ -185,6 +183,7 @@ mod tests {
         };
         assert_eq!(seen(&["one"], &["register"]), Match::Same);
         assert_eq!(seen(&["one", "two"], &["register"]), Match::Other);
+        assert_eq!(seen(&["three"], &["register"]), Match::Other);
         assert_eq!(seen(&["one", "two"], &[]), Match::No);
         assert_eq!(seen(&["two"], &["register"]), Match::No);
         assert_eq!(record.act[0].compare(None), Match::No);
