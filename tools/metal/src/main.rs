@@ -28,7 +28,7 @@ enum Action {
         /// With the kernel's own checks (ASSERT).
         #[arg(long)]
         debug: bool,
-        /// Also whose driver: the gate's own C driver goes to DIR/debug/driver-c, to be laid over the root.
+        /// Also whose driver: the gate's own C driver goes to DIR/debug/driver-c (DIR/plain without --debug), to be laid over the root.
         #[arg(long, value_enum, default_value_t)]
         driver: Driver,
     },
