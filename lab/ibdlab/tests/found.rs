@@ -191,6 +191,11 @@ fn a_group_that_a_fast_host_joins_while_a_new_manager_looks_around_is_made_for_s
 }
 
 #[test]
+fn a_group_whose_last_member_leaves_while_a_larger_port_joins_lets_the_small_one_in_again() {
+    assert_eq!(one(&data("found/last-member-leaves-while-a-larger-port-joins.toml"), 4), Ok(()));
+}
+
+#[test]
 fn a_join_that_waits_while_the_link_loses_its_broadcast_group_makes_no_group() {
     assert_eq!(one(&data("found/join-waits-while-the-link-goes.toml"), 3_430_938_309), Ok(()));
 }

@@ -48,6 +48,54 @@ fn a_group_that_a_link_makes_has_the_mtu_and_rate_of_the_broadcast_group() {
     });
 }
 
+fn faster(config: &mut HcaConfig) {
+    config.ports[0].speed = fabric::LinkSpeed::Fdr;
+}
+
+/// The groups there are, with the MTU and rate of each.
+fn carried(bench: &Bench) -> Vec<(sm::Gid, u8, u8)> {
+    let groups = |sm: &sm::Sm| {
+        sm.sa().groups().map(|(group, _)| (group.mgid, group.mtu.value, group.rate.value)).collect()
+    };
+    bench.sm.inspect(groups)
+}
+
+/// Who joins what the SA has listed makes the group if the last member leaves meanwhile.
+#[test]
+fn a_group_whose_last_member_leaves_while_a_faster_port_joins_stays_as_it_was() {
+    Setup { hca: faster, ..Setup::default() }.run(|bench| {
+        let [(alpha, _), (beta, _)] = [bench.alpha.open_up(PLAIN), bench.beta.open_up(PLAIN)];
+        beta.enable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        let before = carried(bench);
+        assert_eq!(before.len(), 2);
+        let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
+        let slow = FaultAction::Delay(sm::Nanos(Nanos::from_secs(1).0));
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::GET_TABLE), None, slow);
+        alpha.enable_multicast(group(GROUP)).unwrap();
+        fakekernel::sleep(Nanos::from_millis(500));
+        beta.disable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("beta has left", Nanos::from_millis(400), || carried(bench).len() == 1);
+        bench.wait_for("alpha has made the group", MINUTE, || bench.memberships_of_alpha() == 2);
+        assert_eq!(carried(bench), before);
+    });
+}
+
+/// A subnet manager that has just come refuses what it will grant a moment later.
+#[test]
+fn a_fast_port_that_is_refused_at_first_makes_a_broadcast_group_that_slower_ones_can_join() {
+    const MTU_2048: u8 = 4;
+    const SDR_4X: u8 = 3;
+    Setup { hca: faster, ipoib: false, ..Setup::default() }.run(|bench| {
+        let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
+        let _open = bench.alpha.open_up(PLAIN);
+        let carried: Vec<_> = carried(bench).into_iter().map(|(_, mtu, rate)| (mtu, rate)).collect();
+        assert_eq!(carried, [(MTU_2048, SDR_4X)]);
+    });
+}
+
 #[test]
 fn every_join_and_leave_that_the_administrator_sees_is_counted_once_with_its_answer() {
     holds(|bench| {

@@ -22,33 +22,39 @@ struct Join<'a> {
     mgid: Mgid,
     like: Option<&'a BroadcastGroup>,
     state: JoinState,
-    /// A group that the SA refuses to make with what was named may be made as the SA likes.
-    as_the_sa_likes: bool,
 }
 
 impl Join<'_> {
     /// Asks for a group with what `carries` names, so that one created by this has that. If the SA refuses, because the group is there
-    /// with others, it is joined as it is. One that is not there is not made by that: the SA would like it as fast as this port, and
-    /// refuse every slower one; it is made with the usual ones, because the port may have less than its broadcast group says. A new SA
+    /// with others, those are named; if it is not there, as much of the usual ones as the port can carry. To name nothing would not do
+    /// even for a group that is there: its last member may have left meanwhile, the SA would make one as fast as this port, and every
+    /// slower port would be refused for good. Only an SA that refuses what it says itself is asked for the group as it is. A new SA
     /// refuses for a while whatever it is asked, and is asked again later.
     fn ask(&self, shared: &Shared, turn: &Turn<'_>, carries: Option<Carries>) -> Result<McgInfo, Status> {
         let answer = self.ask_once(shared, carries);
-        let (Some(named), Err(Status::MCG_RECORDS_NOT_FOUND)) = (carries, &answer) else { return answer };
+        let (Some(named), true) = (carries, is_refused(&answer)) else { return answer };
         turn.again();
-        if self.as_the_sa_likes {
-            return self.ask_once(shared, None);
-        }
-        let next = if self.is_there(shared) { None } else { Some(named.at_most(Carries::usual(shared))) };
-        if next == carries {
+        let Some(group) = self.listed(shared) else {
+            let usual = named.at_most(Carries::USUAL).within_port(shared);
+            if usual == named {
+                return answer;
+            }
+            turn.again();
+            return self.ask_once(shared, Some(usual));
+        };
+        turn.again();
+        let answer = self.ask_once(shared, Carries::of_record(&group));
+        if !is_refused(&answer) {
             return answer;
         }
         turn.again();
-        self.ask_once(shared, next)
+        self.ask_once(shared, None)
     }
 
-    fn is_there(&self, shared: &Shared) -> bool {
+    /// The group as the SA has it, if it has it.
+    fn listed(&self, shared: &Shared) -> Option<McgInfo> {
         let attributes = McgAttributes { mgid: ibtf_gid(self.mgid.gid()), ..Default::default() };
-        query(shared, &attributes, 1).is_ok()
+        query(shared, &attributes, 1).ok()?.iter().next()
     }
 
     fn ask_once(&self, shared: &Shared, carries: Option<Carries>) -> Result<McgInfo, Status> {
@@ -62,6 +68,10 @@ impl Join<'_> {
     }
 }
 
+fn is_refused(answer: &Result<McgInfo, Status>) -> bool {
+    matches!(answer, Err(Status::MCG_RECORDS_NOT_FOUND))
+}
+
 #[inline(never)]
 pub(super) fn join_broadcast(
     shared: &KArc<Shared>,
@@ -71,9 +81,10 @@ pub(super) fn join_broadcast(
     mgid: Mgid,
     group: Option<BroadcastGroup>,
 ) -> End {
-    // Those that the group had before, or the usual ones; a port that is slower than those has to make it as it can.
-    let carries = group.as_ref().map_or_else(|| Carries::usual(shared), Carries::of);
-    let join = Join { port, mgid, like: group.as_ref(), state: JoinState::Full, as_the_sa_likes: true };
+    // Those that the group had before, or the usual ones.
+    let usual = || Carries::USUAL.within_port(shared);
+    let carries = group.as_ref().map_or_else(usual, Carries::of);
+    let join = Join { port, mgid, like: group.as_ref(), state: JoinState::Full };
     let joined = join.ask(shared, turn, Some(carries));
     let end = end(&joined);
     broadcast_joined(shared, ticket, port, mgid, joined);
@@ -124,11 +135,20 @@ impl Carries {
         Self { mtu: group.mtu, rate: group.rate }
     }
 
-    /// What OpenSM gives the broadcast groups it makes. Who names nothing gets a group of his own port's MTU and rate, which every
-    /// slower port is refused.
-    fn usual(shared: &Shared) -> Self {
-        let port = shared.control.lock().link.port().map(|port| port.mtu);
-        Self { mtu: port.map_or(Mtu::B2048, |mtu| mtu.min(Mtu::B2048)), rate: Some(Rate::SDR_4X) }
+    /// `None` of a record that names no MTU there is.
+    fn of_record(group: &McgInfo) -> Option<Self> {
+        let rate = u8::try_from(group.address.rate).ok().and_then(Rate::from_code);
+        Some(Self { mtu: Mtu::from_code(group.mtu_code)?, rate })
+    }
+
+    /// What OpenSM gives the broadcast groups it makes.
+    const USUAL: Self = Self { mtu: Mtu::B2048, rate: Some(Rate::SDR_4X) };
+
+    /// What the port can carry of this. A rate that is too much for it is not named: the group gets the port's.
+    fn within_port(self, shared: &Shared) -> Self {
+        let Some(port) = shared.control.lock().link.port().copied() else { return self };
+        let carried = |rate: &Rate| port.speed == 0 || rate.bits_per_second() <= port.speed;
+        Self { mtu: self.mtu.min(port.mtu), rate: self.rate.filter(carried) }
     }
 
     /// The less of each.
@@ -167,7 +187,7 @@ pub(super) fn join_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, rol
     let joined = match (&like, port) {
         (Some(like), Some(port)) => {
             let carries = (role == Roles::FULL).then(|| Carries::of(like));
-            let join = Join { port, mgid, like: Some(like), state, as_the_sa_likes: false };
+            let join = Join { port, mgid, like: Some(like), state };
             join.ask(shared, turn, carries)
         }
         _ => Err(Status::HCA_PORT_NOT_ACTIVE),
