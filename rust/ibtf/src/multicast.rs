@@ -29,6 +29,24 @@ impl JoinState {
     }
 }
 
+/// What a join or query says of an MTU or a rate, by its code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted<T> {
+    /// This one alone.
+    Exactly(T),
+    /// A smaller one. A group that is created by this gets the largest of them that the SA lets the port have.
+    LessThan(T),
+}
+
+impl<T> Wanted<T> {
+    fn raw(self) -> (T, sys::ibt_selector_e) {
+        match self {
+            Self::Exactly(code) => (code, sys::IBT_EQU),
+            Self::LessThan(code) => (code, sys::IBT_LT),
+        }
+    }
+}
+
 /// What a join or query says; `None` and zero are "not specified". With a GID that does not exist yet, a join that
 /// specifies P_Key, Q_Key, MTU, rate, SL, flow and traffic class creates the group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,10 +59,10 @@ pub struct McgAttributes {
     pub qkey: u32,
     /// P_Key, full member bit included.
     pub pkey: u16,
-    /// Exactly this MTU, as its code 1 to 5.
-    pub mtu_code: Option<u8>,
-    /// Exactly this rate, as its code.
-    pub rate: Option<u32>,
+    /// MTU, by its code 1 to 5.
+    pub mtu: Option<Wanted<u8>>,
+    /// Rate.
+    pub rate: Option<Wanted<u32>>,
     /// Service level.
     pub sl: u8,
     /// Flow label.
@@ -70,13 +88,11 @@ impl McgAttributes {
             mc_tclass: self.tclass,
             ..Default::default()
         };
-        if let Some(code) = self.mtu_code {
-            raw.mc_mtu_req =
-                sys::ibt_mtu_req_t { r_mtu: sys::ib_mtu_t(code.into()), r_selector: sys::IBT_EQU };
+        if let Some((code, r_selector)) = self.mtu.map(Wanted::raw) {
+            raw.mc_mtu_req = sys::ibt_mtu_req_t { r_mtu: sys::ib_mtu_t(code.into()), r_selector };
         }
-        if let Some(code) = self.rate {
-            raw.mc_rate_req =
-                sys::ibt_srate_req_t { r_srate: sys::ibt_srate_e(code), r_selector: sys::IBT_EQU };
+        if let Some((code, r_selector)) = self.rate.map(Wanted::raw) {
+            raw.mc_rate_req = sys::ibt_srate_req_t { r_srate: sys::ibt_srate_e(code), r_selector };
         }
         raw.set_mc_flow(self.flow & 0xf_ffff);
         raw.set_mc_sl(self.sl & 0xf);

@@ -122,6 +122,11 @@ impl Mtu {
         self as u8
     }
 
+    /// The next larger one, if there is one.
+    pub const fn next_larger(self) -> Option<Self> {
+        Self::from_code(self.code() + 1)
+    }
+
     /// Bytes, IPoIB header included.
     pub const fn bytes(self) -> u32 {
         128 << self.code()
@@ -192,6 +197,13 @@ impl Rate {
         let all = (2..=24).filter_map(Self::from_code);
         let slower = all.filter(|rate| rate.bits_per_second() < self.bits_per_second());
         slower.max_by_key(|rate| rate.bits_per_second())
+    }
+
+    /// The slowest rate that carries more than this one.
+    pub fn next_faster(self) -> Option<Self> {
+        let all = (2..=24).filter_map(Self::from_code);
+        let faster = all.filter(|rate| rate.bits_per_second() > self.bits_per_second());
+        faster.min_by_key(|rate| rate.bits_per_second())
     }
 
     /// Payload bits per second: the signalling rate less the line code (8b/10b up to 4x QDR lanes, 64b/66b from FDR on).

@@ -49,7 +49,7 @@ pub(crate) fn mtu_bytes(code: u8) -> u32 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     selector: u8,
-    pub(crate) code: u8,
+    code: u8,
 }
 
 impl Wish {
@@ -74,15 +74,22 @@ impl Wish {
         }
     }
 
-    /// Whether it leaves the choice to the SA.
-    pub(crate) fn is_exact(self) -> bool {
-        self.selector == 2
+    /// What a group gets that is made with this wish by a port that has `own`: if less is wished than the port has, the most of that.
+    pub(crate) fn choose(self, own: u8, measure: fn(u8) -> u32) -> u8 {
+        let less = |code: &u8| measure(*code) != 0 && self.accepts(*code, measure);
+        match self.selector {
+            1 if !self.accepts(own, measure) => {
+                (1..=18).filter(less).max_by_key(|code| measure(*code)).unwrap_or(own)
+            }
+            2 => self.code,
+            _ => own,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Wish, slower, speed};
+    use super::{Wish, mtu_bytes, slower, speed};
 
     #[test]
     fn rates_compare_by_what_they_carry_and_not_by_their_codes() {
@@ -91,6 +98,14 @@ mod tests {
         let more_than_ten = Wish::read(3, 0x300, 0x100).unwrap();
         assert!(more_than_ten.accepts(6, speed) && !more_than_ten.accepts(5, speed));
         assert_eq!(Wish::read(3, 0x100, 0x100), None);
+    }
+
+    #[test]
+    fn who_wishes_less_gets_the_most_of_it_that_the_port_has() {
+        let mtu = |code: u8, own| Wish::read(0x40 | code, 0x30, 0x10).unwrap().choose(own, mtu_bytes);
+        assert_eq!([mtu(5, 5), mtu(5, 3), mtu(1, 5)], [4, 3, 5], "nothing is less than the least");
+        let rate = |code: u8, own| Wish::read(0x40 | code, 0x300, 0x100).unwrap().choose(own, speed);
+        assert_eq!([rate(11, 7), rate(11, 2), rate(3, 7)], [3, 2, 5]);
     }
 
     #[test]

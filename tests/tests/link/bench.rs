@@ -297,6 +297,8 @@ pub struct Setup {
     pub ipoib: bool,
     /// How long a packet lives, as the SA says of every path: a code.
     pub lifetime: u8,
+    /// What the switch's ports can carry.
+    pub switch_mtu: sm::MtuCode,
     pub driver: Driver,
     /// What the driver's configuration file says.
     pub conf: &'static [(&'static str, i32)],
@@ -312,6 +314,7 @@ impl Default for Setup {
             sm_after: Nanos::from_millis(1),
             ipoib: true,
             lifetime: SmConfig::default().sa.subnet_timeout,
+            switch_mtu: SmConfig::default().switch_mtu,
             driver: Driver::Ibd,
             conf: &[],
             machine: |_| (),
@@ -325,7 +328,8 @@ impl Setup {
         let some = self.seeds > 100 && std::env::var_os("WHOLE").is_none();
         for seed in 1..=if some { self.seeds / 10 } else { self.seeds } {
             self.once(Config::seeded(seed), seed, test.clone(), move |world| {
-                let mut config = SmConfig { partitions: vec![partition(self.ipoib)], ..SmConfig::default() };
+                let partitions = vec![partition(self.ipoib)];
+                let mut config = SmConfig { partitions, switch_mtu: self.switch_mtu, ..SmConfig::default() };
                 config.sa.subnet_timeout = self.lifetime;
                 world.start_sm(config, self.sm_after)
             });

@@ -10,6 +10,8 @@ use crate::bench::{Bench, Driver, PLAIN, Setup, address_of, group, holds};
 
 const MINUTE: Nanos = Nanos::from_secs(60);
 const GROUP: u32 = 0x0006_0001;
+const MTU_2048: u8 = 4;
+const SDR_4X: u8 = 3;
 
 fn refuse_joins(bench: &Bench) {
     let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
@@ -60,6 +62,12 @@ fn carried(bench: &Bench) -> Vec<(sm::Gid, u8, u8)> {
     bench.sm.inspect(groups)
 }
 
+/// What the SA lists comes a second later.
+fn lists_slowly(bench: &Bench) {
+    let slow = FaultAction::Delay(sm::Nanos(Nanos::from_secs(1).0));
+    bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::GET_TABLE), None, slow);
+}
+
 /// Who joins what the SA has listed makes the group if the last member leaves meanwhile.
 #[test]
 fn a_group_whose_last_member_leaves_while_a_faster_port_joins_stays_as_it_was() {
@@ -71,8 +79,7 @@ fn a_group_whose_last_member_leaves_while_a_faster_port_joins_stays_as_it_was() 
         assert_eq!(before.len(), 2);
         let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
         bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
-        let slow = FaultAction::Delay(sm::Nanos(Nanos::from_secs(1).0));
-        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::GET_TABLE), None, slow);
+        lists_slowly(bench);
         alpha.enable_multicast(group(GROUP)).unwrap();
         fakekernel::sleep(Nanos::from_millis(500));
         beta.disable_multicast(group(GROUP)).unwrap();
@@ -85,14 +92,63 @@ fn a_group_whose_last_member_leaves_while_a_faster_port_joins_stays_as_it_was() 
 /// A subnet manager that has just come refuses what it will grant a moment later.
 #[test]
 fn a_fast_port_that_is_refused_at_first_makes_a_broadcast_group_that_slower_ones_can_join() {
-    const MTU_2048: u8 = 4;
-    const SDR_4X: u8 = 3;
     Setup { hca: faster, ipoib: false, ..Setup::default() }.run(|bench| {
         let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
         bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
         let _open = bench.alpha.open_up(PLAIN);
         let carried: Vec<_> = carried(bench).into_iter().map(|(_, mtu, rate)| (mtu, rate)).collect();
         assert_eq!(carried, [(MTU_2048, SDR_4X)]);
+    });
+}
+
+/// The adapter says what its port can carry, and not what the switch at the other end can.
+#[test]
+fn a_port_behind_a_switch_that_carries_less_makes_the_broadcast_group_with_that() {
+    const MTU_1024: u8 = 3;
+    let setup = Setup { switch_mtu: sm::MtuCode(MTU_1024), ipoib: false, ..Setup::default() };
+    setup.run(|bench| {
+        let _open = bench.alpha.open_up(PLAIN);
+        let carried: Vec<_> = carried(bench).into_iter().map(|(_, mtu, rate)| (mtu, rate)).collect();
+        assert_eq!(carried, [(MTU_1024, SDR_4X)]);
+    });
+}
+
+#[test]
+fn a_port_of_one_lane_makes_the_broadcast_group_as_fast_as_it_is() {
+    const SDR_1X: u8 = 2;
+    fn thin(config: &mut HcaConfig) {
+        config.ports[0].speed = fabric::LinkSpeed::Sdr;
+        config.ports[0].width = fabric::LinkWidth::X1;
+    }
+    Setup { hca: thin, ipoib: false, ..Setup::default() }.run(|bench| {
+        let _open = bench.alpha.open_up(PLAIN);
+        let carried: Vec<_> = carried(bench).into_iter().map(|(_, mtu, rate)| (mtu, rate)).collect();
+        assert_eq!(carried, [(MTU_2048, SDR_1X)]);
+    });
+}
+
+/// A membership that nobody has confirmed is ended by a join and a leave, since IBTF counts them.
+#[test]
+fn a_group_whose_last_member_leaves_while_a_faster_port_ends_an_unanswered_join_stays_as_it_was() {
+    Setup { hca: faster, ..Setup::default() }.run(|bench| {
+        let [(alpha, _), (beta, _)] = [bench.alpha.open_up(PLAIN), bench.beta.open_up(PLAIN)];
+        beta.enable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        let before = carried(bench);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, FaultAction::Silent);
+        alpha.enable_multicast(group(GROUP)).unwrap();
+        bench.settle();
+        alpha.disable_multicast(group(GROUP)).unwrap();
+        a_join_is_given_up(bench);
+        lists_slowly(bench);
+        let met = bench.faulted();
+        bench.wait_for("alpha asks about the group", Nanos::from_secs(600), || bench.faulted() > met);
+        beta.disable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("beta has left", Nanos::from_millis(500), || carried(bench).len() == 1);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::DELETE), Some(1), FaultAction::Silent);
+        bench.wait_for("alpha joins once more", MINUTE, || bench.memberships_of_alpha() == 2);
+        assert_eq!(carried(bench), before);
+        bench.wait_for("alpha has left", MINUTE, || bench.memberships_of_alpha() == 1);
     });
 }
 

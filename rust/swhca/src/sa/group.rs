@@ -231,15 +231,14 @@ impl Groups {
             return Err(Refusal::INVALID);
         }
         let wish = |at: usize, bit| Wish::read(data.get(at).copied().unwrap_or(0), mask, bit);
-        let chosen =
-            |wish: Option<Wish>, own| wish.filter(|wish| wish.is_exact()).map_or(own, |wish| wish.code);
+        let chosen = |wish: Option<Wish>, own, measure| wish.map_or(own, |wish| wish.choose(own, measure));
         let group = Group {
             gid,
             mlid: self.free_mlid().ok_or(Refusal::NO_RESOURCES)?,
             pkey: pkey | 0x8000,
             qkey,
-            mtu: chosen(wish(38, MTU_SELECTOR), port.mtu),
-            rate: chosen(wish(42, RATE_SELECTOR), port.rate()),
+            mtu: chosen(wish(38, MTU_SELECTOR), port.mtu, rate::mtu_bytes),
+            rate: chosen(wish(42, RATE_SELECTOR), port.rate(), rate::speed),
             life: PACKET_LIFE,
             tclass: data[39],
             route: mad::be32(data, 44),

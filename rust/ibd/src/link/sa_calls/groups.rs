@@ -1,6 +1,6 @@
 //! Searches for groups, and leaves.
 
-use ibtf::{JoinState, McgAttributes, McgList, Status};
+use ibtf::{JoinState, McgAttributes, McgList, Status, Wanted};
 use ipoib::groups::{self, JoinError, Left, Roles};
 use ipoib::link::{self, SaError, Ticket};
 use ipoib::window::End;
@@ -125,7 +125,7 @@ fn leave(shared: &Shared, turn: &Turn<'_>, mgid: Mgid, membership: &Membership) 
 
 /// Ends a role that IBTF does not count; whether that is over. IBTF has one count for all links of a port that are in a group: a leave without a
 /// join before it would take the join of another link of the partition, and end that link's membership. So the role is joined
-/// once more, if the group is there: who joins with [`JoinState::Full`] would make it otherwise.
+/// once more, if the group is there, and as it is: who joins with [`JoinState::Full`] makes it if the last member has left meanwhile.
 fn end_uncounted(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, role: Roles) -> (bool, End) {
     let group = McgAttributes { mgid: ibtf_gid(mgid.gid()), ..Default::default() };
     turn.again();
@@ -135,10 +135,13 @@ fn end_uncounted(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, role: 
     });
     let joined = answer.and_then(|info| {
         turn.again();
+        let makes = role == Roles::FULL;
         let join = McgAttributes {
             mgid: ibtf_gid(mgid.gid()),
             qkey: info.qkey,
             pkey: shared.pkey.get(),
+            mtu: Some(info.mtu_code).filter(|code| makes && *code != 0).map(Wanted::Exactly),
+            rate: Some(info.address.rate).filter(|code| makes && *code != 0).map(Wanted::Exactly),
             sl: info.address.sl,
             flow: info.address.flow,
             tclass: info.address.tclass,

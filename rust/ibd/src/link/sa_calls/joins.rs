@@ -1,6 +1,6 @@
 //! Joins.
 
-use ibtf::{JoinState, McgAttributes, McgInfo, Status};
+use ibtf::{JoinState, McgAttributes, McgInfo, Status, Wanted};
 use ipoib::groups::{self, JoinError, Joined, Roles};
 use ipoib::link::{self, BroadcastGroup, SaError, Ticket};
 use ipoib::window::End;
@@ -25,44 +25,59 @@ struct Join<'a> {
 }
 
 impl Join<'_> {
-    /// Asks for a group with what `carries` names, so that one created by this has that. If the SA refuses, because the group is there
-    /// with others, those are named; if it is not there, as much of the usual ones as the port can carry. To name nothing would not do
-    /// even for a group that is there: its last member may have left meanwhile, the SA would make one as fast as this port, and every
-    /// slower port would be refused for good. Only an SA that refuses what it says itself is asked for the group as it is. A new SA
-    /// refuses for a while whatever it is asked, and is asked again later.
+    /// Asks for a group with what `carries` names exactly, so that one created by this has that. If the SA refuses, because the group
+    /// is there with others, those are named; if it is not there, at most the usual ones, because the port, or its way to the switch,
+    /// may carry less. To name nothing would not do even for a group that is there: its last member may have left meanwhile, the SA
+    /// would make one as fast as this port, and every slower port would be refused for good. A new SA refuses for a while whatever it
+    /// is asked, and is asked again later.
     fn ask(&self, shared: &Shared, turn: &Turn<'_>, carries: Option<Carries>) -> Result<McgInfo, Status> {
-        let answer = self.ask_once(shared, carries);
-        let (Some(named), true) = (carries, is_refused(&answer)) else { return answer };
-        turn.again();
-        let Some(group) = self.listed(shared) else {
-            let usual = named.at_most(Carries::USUAL).within_port(shared);
-            if usual == named {
-                return answer;
-            }
-            turn.again();
-            return self.ask_once(shared, Some(usual));
-        };
-        turn.again();
-        let answer = self.ask_once(shared, Carries::of_record(&group));
+        let Some(carries) = carries else { return self.ask_once(shared, Named::Nothing) };
+        let answer = self.ask_once(shared, Named::Exactly(carries));
         if !is_refused(&answer) {
             return answer;
         }
         turn.again();
-        self.ask_once(shared, None)
+        match self.listed(shared) {
+            Ok(group) => self.ask_as_listed(shared, turn, &group),
+            Err(Status::MCG_RECORDS_NOT_FOUND) => {
+                turn.again();
+                self.ask_once(shared, Named::AtMost(carries.at_most(Carries::USUAL)))
+            }
+            Err(_) => answer,
+        }
     }
 
-    /// The group as the SA has it, if it has it.
-    fn listed(&self, shared: &Shared) -> Option<McgInfo> {
-        let attributes = McgAttributes { mgid: ibtf_gid(self.mgid.gid()), ..Default::default() };
-        query(shared, &attributes, 1).ok()?.iter().next()
+    /// Names what the SA has listed. If it refuses even that, and lists the group still, it is asked for the group whatever it carries.
+    fn ask_as_listed(&self, shared: &Shared, turn: &Turn<'_>, group: &McgInfo) -> Result<McgInfo, Status> {
+        let mut answer = Err(Status::MCG_RECORDS_NOT_FOUND);
+        if let Some(carries) = Carries::of_record(group) {
+            turn.again();
+            answer = self.ask_once(shared, Named::Exactly(carries));
+        }
+        if !is_refused(&answer) {
+            return answer;
+        }
+        turn.again();
+        if self.listed(shared).is_err() {
+            return answer;
+        }
+        turn.again();
+        self.ask_once(shared, Named::Nothing)
     }
 
-    fn ask_once(&self, shared: &Shared, carries: Option<Carries>) -> Result<McgInfo, Status> {
+    /// The group as the SA has it.
+    fn listed(&self, shared: &Shared) -> Result<McgInfo, Status> {
+        let mgid = ibtf_gid(self.mgid.gid());
+        let list = query(shared, &McgAttributes { mgid, ..Default::default() }, 1)?;
+        list.iter().find(|group| group.address.dgid == mgid).ok_or(Status::MCG_RECORDS_NOT_FOUND)
+    }
+
+    fn ask_once(&self, shared: &Shared, named: Named) -> Result<McgInfo, Status> {
         let Self { port, mgid, like, state, .. } = *self;
         shared.ask(Asked::Join, mgid.gid(), || {
             // No clone of the adapter is kept: whoever removes it does not wait for the SA.
             let present = shared.hardware().is_some();
-            let join = || ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, carries));
+            let join = || ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, named));
             if present { join() } else { Err(Status::HCA_INVALID) }
         })
     }
@@ -82,8 +97,7 @@ pub(super) fn join_broadcast(
     group: Option<BroadcastGroup>,
 ) -> End {
     // Those that the group had before, or the usual ones.
-    let usual = || Carries::USUAL.within_port(shared);
-    let carries = group.as_ref().map_or_else(usual, Carries::of);
+    let carries = group.as_ref().map_or(Carries::USUAL, Carries::of);
     let join = Join { port, mgid, like: group.as_ref(), state: JoinState::Full };
     let joined = join.ask(shared, turn, Some(carries));
     let end = end(&joined);
@@ -144,17 +158,36 @@ impl Carries {
     /// What OpenSM gives the broadcast groups it makes.
     const USUAL: Self = Self { mtu: Mtu::B2048, rate: Some(Rate::SDR_4X) };
 
-    /// What the port can carry of this. A rate that is too much for it is not named: the group gets the port's.
-    fn within_port(self, shared: &Shared) -> Self {
-        let Some(port) = shared.control.lock().link.port().copied() else { return self };
-        let carried = |rate: &Rate| port.speed == 0 || rate.bits_per_second() <= port.speed;
-        Self { mtu: self.mtu.min(port.mtu), rate: self.rate.filter(carried) }
-    }
-
     /// The less of each.
     fn at_most(self, other: Self) -> Self {
         let rates = [self.rate, other.rate].into_iter().flatten();
         Self { mtu: self.mtu.min(other.mtu), rate: rates.min_by_key(|rate| rate.bits_per_second()) }
+    }
+}
+
+/// What a join says of that.
+#[derive(Clone, Copy)]
+enum Named {
+    Nothing,
+    Exactly(Carries),
+    AtMost(Carries),
+}
+
+impl Named {
+    fn mtu(self) -> Option<Wanted<u8>> {
+        match self {
+            Self::Nothing => None,
+            Self::Exactly(Carries { mtu, .. }) => Some(Wanted::Exactly(mtu.code())),
+            Self::AtMost(Carries { mtu, .. }) => Some(Wanted::LessThan(mtu.next_larger()?.code())),
+        }
+    }
+
+    fn rate(self) -> Option<Wanted<u32>> {
+        match self {
+            Self::Nothing => None,
+            Self::Exactly(Carries { rate, .. }) => Some(Wanted::Exactly(rate?.code().into())),
+            Self::AtMost(Carries { rate, .. }) => Some(Wanted::LessThan(rate?.next_faster()?.code().into())),
+        }
     }
 }
 
@@ -163,11 +196,11 @@ fn join_attributes(
     mgid: Mgid,
     like: Option<&BroadcastGroup>,
     state: JoinState,
-    carries: Option<Carries>,
+    named: Named,
 ) -> McgAttributes {
     let common = McgAttributes {
-        mtu_code: carries.map(|carries| carries.mtu.code()),
-        rate: carries.and_then(|carries| carries.rate).map(|rate| rate.code().into()),
+        mtu: named.mtu(),
+        rate: named.rate(),
         mgid: ibtf_gid(mgid.gid()),
         pkey: shared.pkey.get(),
         scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
