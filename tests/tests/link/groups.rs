@@ -96,8 +96,49 @@ fn a_fast_port_that_is_refused_at_first_makes_a_broadcast_group_that_slower_ones
         let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
         bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
         let _open = bench.alpha.open_up(PLAIN);
+        assert_eq!(bench.faulted(), 1);
         let carried: Vec<_> = carried(bench).into_iter().map(|(_, mtu, rate)| (mtu, rate)).collect();
         assert_eq!(carried, [(MTU_2048, SDR_4X)]);
+    });
+}
+
+/// RFC 4391, 5: as much as the broadcast group carries.
+#[test]
+fn a_group_that_is_refused_at_first_is_made_like_a_broadcast_group_that_carries_more_than_is_usual() {
+    fn large(config: &mut HcaConfig) {
+        faster(config);
+        config.ports[0].mtu = fabric::Mtu::M4096;
+    }
+    Setup { hca: large, ipoib: false, ..Setup::default() }.run(|bench| {
+        let (mtu, rate) = (sm::MtuCode::B4096, sm::RateCode(7));
+        let like = sm::partition::GroupParams { mtu, rate, ..sm::partition::GroupParams::default() };
+        bench.sm.set_partitions(vec![crate::bench::partition(false).with_ipoib(like)]);
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
+        alpha.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        assert_eq!(bench.faulted(), 1);
+        let carried: Vec<_> = carried(bench).into_iter().map(|(_, mtu, rate)| (mtu, rate)).collect();
+        assert_eq!(carried, [(mtu.0, rate.0); 2]);
+    });
+}
+
+/// A link of the subnet has become slower: some SAs refuse who names what they list themselves.
+#[test]
+fn a_membership_is_ended_whose_group_the_administrator_refuses_with_the_values_it_lists() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(PLAIN);
+        bench.settle();
+        lose_answers_to_joins(bench);
+        alpha.enable_multicast(group(GROUP)).unwrap();
+        bench.wait_for("the group is joined", MINUTE, || bench.memberships_of_alpha() == 2);
+        alpha.disable_multicast(group(GROUP)).unwrap();
+        a_join_is_given_up(bench);
+        let refused = FaultAction::Refuse(sm::Status::REQ_INVALID);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), Some(1), refused);
+        bench.wait_for("the group is left", Nanos::from_secs(90), || bench.memberships_of_alpha() == 1);
     });
 }
 

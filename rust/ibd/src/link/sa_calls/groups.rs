@@ -1,6 +1,6 @@
 //! Searches for groups, and leaves.
 
-use ibtf::{JoinState, McgAttributes, McgList, Status, Wanted};
+use ibtf::{JoinState, McgAttributes, McgInfo, McgList, Status, Wanted};
 use ipoib::groups::{self, JoinError, Left, Roles};
 use ipoib::link::{self, SaError, Ticket};
 use ipoib::window::End;
@@ -126,31 +126,23 @@ fn leave(shared: &Shared, turn: &Turn<'_>, mgid: Mgid, membership: &Membership) 
 /// Ends a role that IBTF does not count; whether that is over. IBTF has one count for all links of a port that are in a group: a leave without a
 /// join before it would take the join of another link of the partition, and end that link's membership. So the role is joined
 /// once more, if the group is there, and as it is: who joins with [`JoinState::Full`] makes it if the last member has left meanwhile.
+/// An SA may refuse what it lists because a link of the subnet has become slower: it is asked for the group whatever it carries.
 fn end_uncounted(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, role: Roles) -> (bool, End) {
-    let group = McgAttributes { mgid: ibtf_gid(mgid.gid()), ..Default::default() };
-    turn.again();
-    let answer = query_from(shared, port, &group, 1).and_then(|list| {
-        let info = list.iter().find(|info| gid(info.address.dgid) == mgid.gid());
-        info.ok_or(Status::MCG_RECORDS_NOT_FOUND)
-    });
-    let joined = answer.and_then(|info| {
+    let listed = || {
         turn.again();
-        let makes = role == Roles::FULL;
-        let join = McgAttributes {
-            mgid: ibtf_gid(mgid.gid()),
-            qkey: info.qkey,
-            pkey: shared.pkey.get(),
-            mtu: Some(info.mtu_code).filter(|code| makes && *code != 0).map(Wanted::Exactly),
-            rate: Some(info.address.rate).filter(|code| makes && *code != 0).map(Wanted::Exactly),
-            sl: info.address.sl,
-            flow: info.address.flow,
-            tclass: info.address.tclass,
-            scope: info.scope,
-            join_state: Some(join_state(role)),
-            ..Default::default()
-        };
-        shared.ask(Asked::Join, mgid.gid(), || ibtf::join(ibtf_gid(port), &join))
-    });
+        listed(shared, port, mgid)
+    };
+    let join = |group: McgInfo, named: bool| {
+        turn.again();
+        join_as_listed(shared, port, &group, role, named)
+    };
+    let joined = match listed() {
+        Ok(group) if role == Roles::FULL => match join(group, true) {
+            Err(Status::MCG_RECORDS_NOT_FOUND) => listed().and_then(|group| join(group, false)),
+            answer => answer,
+        },
+        answer => answer.and_then(|group| join(group, false)),
+    };
     match joined {
         Ok(_) => {
             turn.again();
@@ -159,6 +151,38 @@ fn end_uncounted(shared: &Shared, turn: &Turn<'_>, port: Gid, mgid: Mgid, role: 
         // Who may not be in a group is not in it.
         Err(status) => (status == Status::MCG_RECORDS_NOT_FOUND || was_not_asked(status), end(&joined)),
     }
+}
+
+/// A group as the SA has it. **May block**, for minutes.
+pub(super) fn listed(shared: &Shared, port: Gid, mgid: Mgid) -> Result<McgInfo, Status> {
+    let mgid = ibtf_gid(mgid.gid());
+    let list = query_from(shared, port, &McgAttributes { mgid, ..Default::default() }, 1)?;
+    list.iter().find(|group| group.address.dgid == mgid).ok_or(Status::MCG_RECORDS_NOT_FOUND)
+}
+
+/// Joins in a role what is listed; with the MTU and rate that are listed if they are `named`.
+fn join_as_listed(
+    shared: &Shared,
+    port: Gid,
+    group: &McgInfo,
+    role: Roles,
+    named: bool,
+) -> Result<McgInfo, Status> {
+    let mgid = group.address.dgid;
+    let join = McgAttributes {
+        mgid,
+        qkey: group.qkey,
+        pkey: shared.pkey.get(),
+        mtu: Some(group.mtu_code).filter(|code| named && *code != 0).map(Wanted::Exactly),
+        rate: Some(group.address.rate).filter(|code| named && *code != 0).map(Wanted::Exactly),
+        sl: group.address.sl,
+        flow: group.address.flow,
+        tclass: group.address.tclass,
+        scope: group.scope,
+        join_state: Some(join_state(role)),
+        ..Default::default()
+    };
+    shared.ask(Asked::Join, gid(mgid), || ibtf::join(ibtf_gid(port), &join))
 }
 
 /// How IBTF joins in a role, or leaves: of several in the first.

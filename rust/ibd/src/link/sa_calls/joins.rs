@@ -7,7 +7,7 @@ use ipoib::window::End;
 use ipoib::{Gid, Mgid, Mlid, Mtu, QKey, Rate};
 use kernel::{KArc, log};
 
-use super::groups::{join_state, query, was_not_asked};
+use super::groups::{join_state, listed, was_not_asked};
 use super::{end, sa_error};
 use crate::counters::Asked;
 use crate::link::Shared;
@@ -26,7 +26,7 @@ struct Join<'a> {
 
 impl Join<'_> {
     /// Asks for a group with what `carries` names exactly, so that one created by this has that. If the SA refuses, because the group
-    /// is there with others, those are named; if it is not there, at most the usual ones, because the port, or its way to the switch,
+    /// is there with others, those are named; if it is not there, at most the same, because the port, or its way to the switch,
     /// may carry less. To name nothing would not do even for a group that is there: its last member may have left meanwhile, the SA
     /// would make one as fast as this port, and every slower port would be refused for good. A new SA refuses for a while whatever it
     /// is asked, and is asked again later.
@@ -41,7 +41,7 @@ impl Join<'_> {
             Ok(group) => self.ask_as_listed(shared, turn, &group),
             Err(Status::MCG_RECORDS_NOT_FOUND) => {
                 turn.again();
-                self.ask_once(shared, Named::AtMost(carries.at_most(Carries::USUAL)))
+                self.ask_once(shared, Named::AtMost(carries))
             }
             Err(_) => answer,
         }
@@ -65,11 +65,8 @@ impl Join<'_> {
         self.ask_once(shared, Named::Nothing)
     }
 
-    /// The group as the SA has it.
     fn listed(&self, shared: &Shared) -> Result<McgInfo, Status> {
-        let mgid = ibtf_gid(self.mgid.gid());
-        let list = query(shared, &McgAttributes { mgid, ..Default::default() }, 1)?;
-        list.iter().find(|group| group.address.dgid == mgid).ok_or(Status::MCG_RECORDS_NOT_FOUND)
+        listed(shared, self.port, self.mgid)
     }
 
     fn ask_once(&self, shared: &Shared, named: Named) -> Result<McgInfo, Status> {
@@ -157,12 +154,6 @@ impl Carries {
 
     /// What OpenSM gives the broadcast groups it makes.
     const USUAL: Self = Self { mtu: Mtu::B2048, rate: Some(Rate::SDR_4X) };
-
-    /// The less of each.
-    fn at_most(self, other: Self) -> Self {
-        let rates = [self.rate, other.rate].into_iter().flatten();
-        Self { mtu: self.mtu.min(other.mtu), rate: rates.min_by_key(|rate| rate.bits_per_second()) }
-    }
 }
 
 /// What a join says of that.
