@@ -12,8 +12,8 @@
 # With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
 # but for those whose text begins with "Not found today".
 #
-# With --seeds nothing is searched: the tests that `make test` runs with seeds are run on each fault, and the table seeds.md says which of them
-# find it. What none of them finds is for `make nightly` alone.
+# With --seeds nothing is searched: six of the programs that `make test` runs with few seeds are run on each fault, and the table seeds.md says
+# which of them find it.
 #
 # SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
 # STRATEGY is the only way to choose who runs next; IBDLAB is another program, LABEL another name for COMMIT.
@@ -198,7 +198,7 @@ is_wanted() {
 # Which tests with seeds find a fault: a line of seeds.md. $1: patch.
 by_seeds() {
 	name=$(basename "$1" .patch)
-	by='`make nightly`'
+	by='none of the six programs'
 	ended=0
 	PROTO="$objects/$name/kernel" timeout 600 $cargo test --quiet -p ibdlab --test seeds --test rings --test trouble \
 		--test connected --test swhca --test fabrics -- --skip three_links_do --skip the_same_with_checksums --skip a_fabric_follows \

@@ -26,7 +26,7 @@ fn text() -> String {
     std::fs::read_to_string(root().join(SCENARIO)).expect("the scenario")
 }
 
-/// As the file says, of half the bytes and over some schedules.
+/// As the file says, of a sixteenth of the bytes and over some schedules.
 #[test]
 fn every_byte_arrives_through_flaps_restarts_of_the_sm_a_killed_neighbour_and_each_cm_message_lost_once() {
     let shorter = text().replace("1GiB", "64MiB");
