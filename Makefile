@@ -45,7 +45,7 @@ help:
 	@echo 'make miri      the crates with the driver'"'"'s unsafe code under Miri (a nightly toolchain)'
 	@echo 'make nightly   lint, test WHOLE=1, miri, fuzz, the searches, the planted faults, and METAL with GATE=dir: some hours,'
 	@echo '               and a summary in target/nightly (MINUTES=60 of schedules); a night that was ended goes on where it was;'
-	@echo '               needs what fuzz and miri need, and valgrind'
+	@echo '               needs root, what fuzz and miri need, and valgrind'
 	@echo 'make audit     build the modules and check that krtld can load them and the kernel can run them'
 	@echo 'make bindings  regenerate the Rust bindings from the C headers of rust/illumos-sys-hdrs'
 	@echo 'make lint      formatting, clippy for the workstation and for the kernel, rustdoc'

@@ -12,8 +12,8 @@
 # With --proof one seed and 10,000 schedules, 2,000 fabrics, are spent on each fault, and it is a failure if one is not found,
 # but for those whose text begins with "Not found today".
 #
-# With --seeds nothing is searched: six of the programs that `make test` runs with few seeds are run on each fault, and the table seeds.md says
-# which of them find it.
+# With --seeds nothing is searched: six of the programs that `make test` runs with few seeds are run on each fault, without three of their tests,
+# and the table seeds.md says which of them find it.
 #
 # SEEDS, SCHEDULES and FAULTS (names, or patterns of them) say less or more; PAIRS=1 searches the pairs of events instead of what is drawn;
 # STRATEGY is the only way to choose who runs next; IBDLAB is another program, LABEL another name for COMMIT.
