@@ -7,6 +7,7 @@ use core::ops::Deref;
 use core::ptr::NonNull;
 
 use crate::boxed::Vacant;
+use crate::may_block::MayBlock;
 use crate::mem::{self, AllocError};
 
 /// A reference-counted pointer without weak references.
@@ -39,6 +40,11 @@ impl<T> KArc<T> {
         // SAFETY: `memory` is valid for an `Inner<T>` and nobody else's.
         unsafe { memory.as_ptr().write(Inner { strong: AtomicUsize::new(1), value }) };
         Ok(Self { inner: memory, owns: PhantomData })
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(value: T, may_block: &MayBlock) -> Self {
+        ArcRoom::new_waiting(may_block).fill(value)
     }
 
     /// The value, if this is the only reference; otherwise `self` again.
@@ -105,6 +111,11 @@ impl<T> ArcRoom<T> {
     /// Memory for one value with its count.
     pub fn new() -> Result<Self, AllocError> {
         Vacant::new().map(Self)
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(may_block: &MayBlock) -> Self {
+        Self(Vacant::new_waiting(may_block))
     }
 
     /// Moves `value` there, with a count of one.

@@ -7,12 +7,13 @@ use core::mem::ManuallyDrop;
 use core::ops::{Deref, DerefMut};
 use core::ptr::NonNull;
 
+use crate::may_block::MayBlock;
 use crate::mem::{self, AllocError};
 
 /// A `Box` whose construction reports failure instead of aborting, and whose value C may have a pointer to: unlike a `Box`, it may be
 /// moved without that pointer losing its validity.
 ///
-/// **Any** context for creation (never sleeps) and drop (as far as `T`'s own drop allows).
+/// **Any** context for creation, which does not sleep without a [`MayBlock`], and for drop (as far as `T`'s own drop allows).
 ///
 /// # Invariants
 ///
@@ -38,6 +39,11 @@ impl<T> KBox<T> {
         }
     }
 
+    /// Moves `value` to the heap; waits for memory. **May block.**
+    pub fn new_waiting(value: T, may_block: &MayBlock) -> Self {
+        Vacant::new_waiting(may_block).fill(value)
+    }
+
     /// Takes the value out and frees the block.
     pub fn into_inner(self) -> T {
         *self.into_box()
@@ -54,6 +60,11 @@ impl<T> Vacant<T> {
     /// Allocates the room. **Any** context.
     pub fn new() -> Result<Self, AllocError> {
         mem::alloc_for::<T>().map(Self)
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(may_block: &MayBlock) -> Self {
+        Self(mem::alloc_for_waiting::<T>(may_block))
     }
 
     /// Moves `value` in.

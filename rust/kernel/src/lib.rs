@@ -9,7 +9,8 @@
 //!   buffer's free routine.
 //!
 //! Nothing here calls back into the caller while holding one of the caller's locks, and nothing here allocates
-//! without giving the caller the refusal: [`KBox`], [`KArc`] and [`KVec`] replace the `alloc` types that abort.
+//! without giving the caller the refusal: [`KBox`], [`KArc`] and [`KVec`] replace the `alloc` types that abort. A caller that has a
+//! [`MayBlock`] can wait for memory instead (`..._waiting`), and gets no refusal.
 //!
 //! On a host (`target_os` other than `none`) the crate compiles and its pure parts can be tested; whatever calls the
 //! kernel does not link there, and neither the allocator, the panic handler nor a module's entry points exist.
@@ -33,6 +34,7 @@ pub mod fm;
 pub mod kstat;
 pub mod list;
 pub mod log;
+mod may_block;
 pub mod mblk;
 mod mem;
 pub mod module;
@@ -51,6 +53,7 @@ mod vec;
 pub use arc::{ArcRoom, KArc};
 pub use boxed::{KBox, Vacant};
 pub use errno::Errno;
+pub use may_block::MayBlock;
 pub use mem::{AllocError, kernel_base};
 pub use pages::Pages;
 pub use vec::KVec;

@@ -1,6 +1,7 @@
 //! [`List`]: a list with a block of memory per element, so that what an instance adds goes with it.
 
 use crate::boxed::{KBox, Vacant};
+use crate::may_block::MayBlock;
 use crate::mem::AllocError;
 
 /// Elements, the last one added first. **Any** context, as far as the elements' own drop allows.
@@ -25,6 +26,11 @@ impl<T> Room<T> {
     /// Room for one element.
     pub fn new() -> Result<Self, AllocError> {
         Vacant::new().map(Self)
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(may_block: &MayBlock) -> Self {
+        Self(Vacant::new_waiting(may_block))
     }
 }
 

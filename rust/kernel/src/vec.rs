@@ -4,11 +4,15 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::ops::{Deref, DerefMut};
 
-use crate::mem::AllocError;
+use crate::may_block::MayBlock;
+use crate::mem::{self, AllocError};
+
+/// How many elements the first one to be pushed makes room for.
+const FIRST_ROOM: usize = 4;
 
 /// A `Vec` that never grows without telling.
 ///
-/// **Any** context (never sleeps). Reading, indexing and iteration are those of a slice.
+/// **Any** context: it does not sleep without a [`MayBlock`]. Reading, indexing and iteration are those of a slice.
 pub struct KVec<T>(Vec<T>);
 
 impl<T> KVec<T> {
@@ -43,6 +47,39 @@ impl<T> KVec<T> {
             vec.place(make(index)?);
         }
         Ok(vec)
+    }
+
+    /// An empty array with room for exactly `capacity` elements; waits for memory. **May block.**
+    ///
+    /// # Panics
+    ///
+    /// If the array is larger than the address space. So does each that waits.
+    pub fn with_capacity_waiting(capacity: usize, may_block: &MayBlock) -> Self {
+        let memory = mem::alloc_array_waiting::<T>(capacity, may_block);
+        // SAFETY: from the global allocator, for an array of so many elements, of which none is initialised.
+        Self(unsafe { Vec::from_raw_parts(memory.as_ptr(), 0, capacity) })
+    }
+
+    /// `len` elements, each made by `make(index)`; waits for memory. **May block.**
+    pub fn from_fn_waiting(len: usize, may_block: &MayBlock, mut make: impl FnMut(usize) -> T) -> Self {
+        let mut vec = Self::with_capacity_waiting(len, may_block);
+        for index in 0..len {
+            vec.place(make(index));
+        }
+        vec
+    }
+
+    /// Appends, growing if necessary; waits for memory. **May block.**
+    pub fn push_waiting(&mut self, value: T, may_block: &MayBlock) {
+        if self.0.len() == self.0.capacity() {
+            let room = self.0.len().saturating_mul(2).max(FIRST_ROOM);
+            let mut larger = Self::with_capacity_waiting(room, may_block);
+            for value in core::mem::take(&mut self.0) {
+                larger.place(value);
+            }
+            *self = larger;
+        }
+        self.place(value);
     }
 
     /// Makes room for `additional` more elements.
@@ -155,6 +192,7 @@ impl<T: fmt::Debug> fmt::Debug for KVec<T> {
 #[cfg(test)]
 mod tests {
     use super::KVec;
+    use crate::may_block::MayBlock;
 
     #[test]
     fn grows_on_push_and_not_within_capacity() {
@@ -164,6 +202,20 @@ mod tests {
         assert_eq!(vec.push_within_capacity(3), Err(3));
         vec.push(3).unwrap();
         assert_eq!(&*vec, [1, 2, 3]);
+    }
+
+    #[test]
+    fn an_array_that_waits_grows_and_frees_what_it_had() {
+        let may_block = MayBlock::on_host();
+        let mut vec = KVec::from_fn_waiting(3, &may_block, |index| std::rc::Rc::new(index));
+        for index in 3..100 {
+            vec.push_waiting(std::rc::Rc::new(index), &may_block);
+        }
+        assert!(vec.iter().enumerate().all(|(index, value)| **value == index));
+        assert_eq!(vec.len(), 100);
+        let mut units = KVec::from_fn_waiting(5, &may_block, |_| ());
+        units.push_waiting((), &may_block);
+        assert_eq!(units.len(), 6);
     }
 
     #[test]

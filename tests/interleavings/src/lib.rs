@@ -33,6 +33,9 @@ mod callback_slot;
 #[path = "../../../rust/ibtf/src/lock_free_stack.rs"]
 mod lock_free_stack;
 #[allow(dead_code, reason = "as above")]
+#[path = "../../../rust/kernel/src/may_block.rs"]
+mod may_block;
+#[allow(dead_code, reason = "as above")]
 #[path = "../../../rust/kernel/src/mem.rs"]
 mod mem;
 #[allow(dead_code, reason = "as above")]

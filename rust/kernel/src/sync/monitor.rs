@@ -7,6 +7,8 @@ use core::ops::{Deref, DerefMut};
 use illumos_sys_hdrs as sys;
 
 use super::raw::RawLock;
+use crate::boxed::Vacant;
+use crate::may_block::MayBlock;
 use crate::mem::AllocError;
 use crate::time::Instant;
 
@@ -20,6 +22,11 @@ impl<T> Monitor<T> {
     /// A free monitor around `value`. Never sleeps.
     pub fn new(value: T) -> Result<Self, AllocError> {
         RawLock::new(value).map(Self)
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(value: T, may_block: &MayBlock) -> Self {
+        Self(RawLock::fill(Vacant::new_waiting(may_block), value))
     }
 
     /// Waits for the lock. Taking it twice on one thread is a kernel panic.

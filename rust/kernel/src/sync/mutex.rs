@@ -5,6 +5,8 @@ use core::marker::PhantomData;
 use core::ops::{Deref, DerefMut};
 
 use super::raw::RawLock;
+use crate::boxed::Vacant;
+use crate::may_block::MayBlock;
 use crate::mem::AllocError;
 
 /// An adaptive mutex around a `T`. **Any** context.
@@ -14,6 +16,11 @@ impl<T> Mutex<T> {
     /// A free lock around `value`. Never sleeps.
     pub fn new(value: T) -> Result<Self, AllocError> {
         RawLock::new(value).map(Self)
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(value: T, may_block: &MayBlock) -> Self {
+        Self(RawLock::fill(Vacant::new_waiting(may_block), value))
     }
 
     /// Waits for the lock. Taking it twice on one thread is a kernel panic.

@@ -5,7 +5,7 @@ use core::ptr::{self, NonNull};
 
 use illumos_sys_hdrs as sys;
 
-use crate::KBox;
+use crate::boxed::{KBox, Vacant};
 use crate::mem::AllocError;
 
 /// A lock, a condition variable and what they guard.
@@ -30,17 +30,22 @@ unsafe impl<T: Send> Sync for RawLock<T> {}
 
 impl<T> RawLock<T> {
     pub(crate) fn new(value: T) -> Result<Self, AllocError> {
-        let block = KBox::new(Block {
+        Ok(Self::fill(Vacant::new()?, value))
+    }
+
+    /// As [`RawLock::new`], where there is room already.
+    pub(crate) fn fill(room: Vacant<Block<T>>, value: T) -> Self {
+        let block = room.fill(Block {
             lock: UnsafeCell::default(),
             cv: UnsafeCell::default(),
             value: UnsafeCell::new(value),
-        })?;
+        });
         let this = Self(block.into_raw());
         // SAFETY: the lock is at its final address, zeroed, and nobody else knows it; no cookie makes it adaptive.
         unsafe { sys::mutex_init(this.lock_ptr(), ptr::null_mut(), sys::MUTEX_DRIVER, ptr::null_mut()) };
         // SAFETY: as above.
         unsafe { sys::cv_init(this.cv_ptr(), ptr::null_mut(), sys::CV_DRIVER, ptr::null_mut()) };
-        Ok(this)
+        this
     }
 
     pub(crate) fn lock_ptr(&self) -> *mut sys::kmutex_t {
