@@ -10,7 +10,7 @@ use core::ptr::NonNull;
 use illumos_sys_hdrs as sys;
 use kernel::sync::CallbackSlot;
 use kernel::user::{Cred, Plain, UserMemory};
-use kernel::{Errno, KArc, KBox, KVec};
+use kernel::{Errno, KArc, KBox, KVec, MayBlock};
 
 /// One command of a driver with state `S`.
 pub trait Ioctl<S>: 'static {
@@ -25,7 +25,13 @@ pub trait Ioctl<S>: 'static {
 
     /// Answers. `record` is zero if it is not copied in; `user` is the caller's own memory of it, for a command that
     /// copies by itself. **May block.**
-    fn call(state: &S, record: &mut Self::Record, user: UserMemory<'_>, cred: Cred<'_>) -> Result<(), Errno>;
+    fn call(
+        state: &S,
+        record: &mut Self::Record,
+        user: UserMemory<'_>,
+        cred: Cred<'_>,
+        may_block: &MayBlock,
+    ) -> Result<(), Errno>;
 }
 
 /// Which way a record goes.
@@ -113,9 +119,14 @@ impl Target {
 impl<S: Send + Sync + 'static> IoctlRegistration<S> {
     /// Registers the commands of `module_id` (`IBPART_IOC`). `ENOENT` if the framework does not know that id, `EBUSY`
     /// if this module has a registration already.
-    pub fn register(module_id: u16, state: KArc<S>, table: KVec<Entry<S>>) -> Result<Self, Errno> {
+    pub fn register(
+        module_id: u16,
+        state: KArc<S>,
+        table: KVec<Entry<S>>,
+        may_block: &MayBlock,
+    ) -> Result<Self, Errno> {
         let count = sys::uint_t::try_from(table.len()).map_err(|_| Errno::EINVAL)?;
-        let target = KBox::new(Target::of(&state))?;
+        let target = KBox::new_waiting(Target::of(&state), may_block);
         // SAFETY: the registration keeps the target, and shuts the way to it first.
         if !unsafe { STATE.open(NonNull::from(&*target)) } {
             return Err(Errno::EBUSY);
@@ -166,6 +177,11 @@ unsafe extern "C" fn call<S: Send + Sync + 'static, I: Ioctl<S>>(
     let user = unsafe { UserMemory::new(user as u64, mode) };
     // SAFETY: used during this call.
     let Some(cred) = (unsafe { Cred::from_raw(cred) }) else { return Errno::EPERM.get() };
-    let result = STATE.call(|target| I::call(target.state::<S>().ok_or(Errno::ENODEV)?, record, user, cred));
+    // SAFETY: dld calls on the thread of whoever called ioctl(2).
+    let may_block = unsafe { MayBlock::new() };
+    let result = STATE.call(|target| {
+        let state = target.state::<S>().ok_or(Errno::ENODEV)?;
+        I::call(state, record, user, cred, &may_block)
+    });
     Errno::raw(result.unwrap_or(Err(Errno::ENODEV)))
 }

@@ -7,10 +7,10 @@ use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
 use illumos_sys_hdrs as sys;
-use kernel::Errno;
 use kernel::mblk::Mblk;
 use kernel::module::Pin;
 use kernel::sync::Mutex;
+use kernel::{Errno, MayBlock};
 
 use crate::stat::Stat;
 use crate::{ADDRESS_LEN, Address};
@@ -108,8 +108,8 @@ pub struct PluginRegistration<P: Plugin> {
 
 impl<P: Plugin> PluginRegistration<P> {
     /// Makes the media type known (`mactype_register`). `EEXIST` if it is already. From `_init`. **May block.**
-    pub fn register() -> Result<Self, Errno> {
-        let registered = Mutex::new(Some(Pin::new()))?;
+    pub fn register(may_block: &MayBlock) -> Result<Self, Errno> {
+        let registered = Mutex::new_waiting(Some(Pin::new()), may_block);
         // SAFETY: allocates a record, or answers NULL to a version it does not know.
         let record = unsafe { sys::mactype_alloc(sys::MACTYPE_VERSION as sys::uint_t) };
         let record = NonNull::new(record).ok_or(Errno::ENOTSUP)?;

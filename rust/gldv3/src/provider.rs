@@ -3,9 +3,9 @@
 use core::ffi::CStr;
 
 use illumos_sys_hdrs as sys;
-use kernel::Errno;
 use kernel::mblk::MblkChain;
 use kernel::user::Cred;
+use kernel::{Errno, MayBlock};
 
 use crate::Address;
 use crate::property::{PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
@@ -66,9 +66,14 @@ pub trait Provider: Send + Sync + 'static {
         Err(Errno::EINVAL)
     }
 
-    /// Sets a property; `ENOTSUP` for an unknown one. **Perimeter**.
-    fn set_property(&self, id: PropertyId<'_>, value: PropertyValue<'_>) -> Result<(), Errno> {
-        let _ = (id, value);
+    /// Sets a property; `ENOTSUP` for an unknown one. **Perimeter**; **may block**.
+    fn set_property(
+        &self,
+        id: PropertyId<'_>,
+        value: PropertyValue<'_>,
+        may_block: &MayBlock,
+    ) -> Result<(), Errno> {
+        let _ = (id, value, may_block);
         Err(Errno::ENOTSUP)
     }
 

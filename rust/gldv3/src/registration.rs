@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 use illumos_sys_hdrs as sys;
 use kernel::ddi::DevInfo;
 use kernel::module::Pin;
-use kernel::{Errno, KArc, KVec};
+use kernel::{Errno, KArc, KVec, MayBlock};
 
 use crate::Address;
 use crate::devnet::LinkId;
@@ -83,8 +83,12 @@ impl<P: Provider> Registration<P> {
     /// `make` gets the link's upcalls, which stay closed until the link is registered, and returns the provider. The
     /// framework loads the plugin and asks for capabilities in the course of this call. `EINVAL` without the plugin
     /// or for contradictory sizes, `ENOSPC` without a free instance number. **May block**; as the last step of attach.
-    pub fn register(config: &Config, make: impl FnOnce(Mac) -> Result<P, Errno>) -> Result<Self, Errno> {
-        Self::register_link(config, Mac::new(0)?, None, make)
+    pub fn register(
+        config: &Config,
+        may_block: &MayBlock,
+        make: impl FnOnce(Mac) -> Result<P, Errno>,
+    ) -> Result<Self, Errno> {
+        Self::register_link(config, Mac::new(0, may_block), None, may_block, make)
     }
 
     /// As [`Registration::register`] for a link with one receive ring and `transmit` transmit rings, none of them if that is 0.
@@ -92,36 +96,43 @@ impl<P: Provider> Registration<P> {
     pub fn register_with_rings(
         config: &Config,
         transmit: usize,
+        may_block: &MayBlock,
         make: impl FnOnce(Mac) -> Result<P, Errno>,
     ) -> Result<Self, Errno>
     where
         P: RingProvider,
     {
-        Self::register_link(config, Mac::new(transmit)?, Some(Rings::new(transmit)?), make)
+        let rings = Rings::new(transmit, may_block);
+        Self::register_link(config, Mac::new(transmit, may_block), Some(rings), may_block, make)
     }
 
     fn register_link(
         config: &Config,
         mac: Mac,
         rings: Option<Rings<P>>,
+        may_block: &MayBlock,
         make: impl FnOnce(Mac) -> Result<P, Errno>,
     ) -> Result<Self, Errno> {
         let provider = make(mac.clone())?;
-        let link = KArc::new(Link { provider, mac, rings, started: AtomicBool::new(false) })?;
+        let started = AtomicBool::new(false);
+        let link = KArc::new_waiting(Link { provider, mac, rings, started }, may_block);
         if let Some(rings) = &link.rings {
             rings.belong_to(KArc::as_ptr(&link).as_ptr());
         }
-        let handle = Self::call_register(config, &link)?;
+        let handle = Self::call_register(config, &link, may_block)?;
         link.mac.open(handle);
         Ok(Self { link: Some(link) })
     }
 
-    fn call_register(config: &Config, link: &KArc<Link<P>>) -> Result<sys::mac_handle_t, Errno> {
-        let mut properties: KVec<*mut c_char> = KVec::with_capacity(P::PRIVATE_PROPERTIES.len() + 1)?;
-        for name in P::PRIVATE_PROPERTIES {
-            properties.push(name.as_ptr().cast_mut())?;
-        }
-        properties.push(ptr::null_mut())?;
+    fn call_register(
+        config: &Config,
+        link: &KArc<Link<P>>,
+        may_block: &MayBlock,
+    ) -> Result<sys::mac_handle_t, Errno> {
+        // The list ends with NULL.
+        let names = P::PRIVATE_PROPERTIES;
+        let name = |index| names.get(index).map_or(ptr::null_mut(), |name: &&CStr| name.as_ptr().cast_mut());
+        let mut properties: KVec<*mut c_char> = KVec::from_fn_waiting(names.len() + 1, may_block, name);
         let mut address = config.address;
         // SAFETY: allocates a record, or answers NULL to a version it does not know.
         let record = unsafe { sys::mac_alloc(sys::MAC_VERSION as sys::uint_t) };

@@ -16,7 +16,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::mblk::MblkChain;
-use kernel::{AllocError, Errno, KVec};
+use kernel::{Errno, KVec, MayBlock};
 
 use crate::Address;
 use crate::provider::Provider;
@@ -95,12 +95,13 @@ impl<P: RingProvider> RingCalls for P {
 }
 
 impl<P: Provider> Rings<P> {
-    pub(crate) fn new(transmit: usize) -> Result<Self, AllocError>
+    pub(crate) fn new(transmit: usize, may_block: &MayBlock) -> Self
     where
         P: RingProvider,
     {
         let ring = |index| TransmitRing { link: AtomicPtr::new(ptr::null_mut()), index };
-        Ok(Self { receive: const { &<P as RingCalls>::CALLS }, transmit: KVec::from_fn(transmit, ring)? })
+        let transmit = KVec::from_fn_waiting(transmit, may_block, ring);
+        Self { receive: const { &<P as RingCalls>::CALLS }, transmit }
     }
 
     /// Tells the rings where their link is, before the framework knows of it.

@@ -7,9 +7,9 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 
 use illumos_sys_hdrs as sys;
-use kernel::Errno;
 use kernel::mblk::MblkChain;
 use kernel::user::Cred;
+use kernel::{Errno, MayBlock};
 
 use crate::property::{PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
 use crate::provider::Provider;
@@ -221,7 +221,9 @@ unsafe extern "C" fn setprop<P: Provider>(
         // SAFETY: `size` readable bytes during the call.
         unsafe { core::slice::from_raw_parts(value.cast::<u8>(), size as usize) }
     };
-    Errno::raw(link.provider.set_property(id, PropertyValue(bytes)))
+    // SAFETY: in the perimeter, where sleeping is legal, for this call.
+    let may_block = unsafe { MayBlock::new() };
+    Errno::raw(link.provider.set_property(id, PropertyValue(bytes), &may_block))
 }
 
 /// # Safety

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicI32, AtomicPtr, Ordering};
 use illumos_sys_hdrs as sys;
 use kernel::mblk::MblkChain;
 use kernel::sync::Monitor;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{Errno, KArc, KVec, MayBlock};
 
 use crate::Address;
 use crate::admission::{Admission, Admitted};
@@ -46,15 +46,17 @@ struct Upcalls {
 
 impl Mac {
     /// The upcalls of a link with so many transmit rings.
-    pub(crate) fn new(transmit_rings: usize) -> Result<Self, AllocError> {
-        Ok(Self(KArc::new(Upcalls {
+    pub(crate) fn new(transmit_rings: usize, may_block: &MayBlock) -> Self {
+        let ring = |_| AtomicPtr::new(ptr::null_mut());
+        let upcalls = Upcalls {
             handle: AtomicPtr::new(ptr::null_mut()),
             admission: Admission::closed(),
             link: AtomicI32::new(LinkState::Unknown as i32),
-            registered: Monitor::new(false)?,
+            registered: Monitor::new_waiting(false, may_block),
             receive_ring: AtomicPtr::new(ptr::null_mut()),
-            transmit_rings: KVec::from_fn(transmit_rings, |_| AtomicPtr::new(ptr::null_mut()))?,
-        })?))
+            transmit_rings: KVec::from_fn_waiting(transmit_rings, may_block, ring),
+        };
+        Self(KArc::new_waiting(upcalls, may_block))
     }
 
     /// Hands received packets up (`mac_rx`). With one packet, all of IP may run inside this call, and

@@ -6,7 +6,7 @@
 use ibtf::{Hca, Pd};
 use kernel::sync::Mutex;
 use kernel::time::{Duration, Instant, sleep};
-use kernel::{AllocError, Errno};
+use kernel::{Errno, MayBlock};
 
 /// How often clones that others still have are looked for.
 const AGAIN: Duration = Duration::from_millis(10);
@@ -50,8 +50,8 @@ impl Opened for (Hca, Pd) {
 
 impl<T: Opened> Held<T> {
     /// Nothing is open.
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self { held: Mutex::new(State::Nothing)? })
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        Self { held: Mutex::new_waiting(State::Nothing, may_block) }
     }
 
     /// Opens it. **May block.**

@@ -4,7 +4,7 @@
 //! per set: what does not fit is asked for again from [`ipoib::paths`], at the price of one more lock.
 
 use ipoib::{AddrWords, LinkAddr};
-use kernel::{AllocError, KVec};
+use kernel::{KVec, MayBlock};
 
 const WAYS: usize = 4;
 
@@ -28,10 +28,11 @@ struct Place<H> {
 impl<H> AddressCache<H> {
     /// Room for `addresses`, rounded up to a power of two, at least four. `seed` keeps outsiders from choosing addresses that
     /// collide.
-    pub(crate) fn new(addresses: usize, seed: u64) -> Result<Self, AllocError> {
+    pub(crate) fn new(addresses: usize, seed: u64, may_block: &MayBlock) -> Self {
         let sets = addresses.div_ceil(WAYS).max(1).next_power_of_two();
         let empty = |_| [const { None }; WAYS];
-        Ok(Self { sets: KVec::from_fn(sets, empty)?, mask: (sets - 1) as u32, seed, victim: 0 })
+        let all = KVec::from_fn_waiting(sets, may_block, empty);
+        Self { sets: all, mask: (sets - 1) as u32, seed, victim: 0 }
     }
 
     /// The handle of an address.
@@ -101,7 +102,7 @@ mod tests {
 
     #[test]
     fn peers_that_differ_in_one_byte_of_the_guid_do_not_share_a_set() {
-        let mut cache = AddressCache::new(256, 1).unwrap();
+        let mut cache = AddressCache::new(256, 1, &kernel::MayBlock::on_host());
         for n in 0..128 {
             cache.insert(peer(n), n);
         }
@@ -111,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_handle_is_replaced_and_forgotten() {
-        let mut cache = AddressCache::new(16, 1).unwrap();
+        let mut cache = AddressCache::new(16, 1, &kernel::MayBlock::on_host());
         cache.insert(peer(1), 10);
         cache.insert(peer(1), 11);
         assert_eq!(cache.get(peer(1).words()), Some(&11));
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn a_full_set_gives_up_an_address_that_was_not_used() {
-        let mut cache = AddressCache::new(4, 1).unwrap();
+        let mut cache = AddressCache::new(4, 1, &kernel::MayBlock::on_host());
         for n in 0..4 {
             cache.insert(peer(n), n);
         }

@@ -1,7 +1,7 @@
 //! What the instances of the module have in common.
 
 use ibtf::Clients;
-use kernel::{Errno, KArc};
+use kernel::{Errno, KArc, MayBlock};
 
 use crate::directory::Directory;
 use crate::dump::LinkRecords;
@@ -20,12 +20,13 @@ pub(crate) struct Common {
 }
 
 impl Common {
-    pub(crate) fn new() -> Result<KArc<Self>, Errno> {
-        Ok(KArc::new(Self {
-            clients: Clients::new()?,
-            directory: Directory::new()?,
-            pool: SaPool::new()?,
-            records: LinkRecords::new()?,
-        })?)
+    pub(crate) fn new(may_block: &MayBlock) -> Result<KArc<Self>, Errno> {
+        let common = Self {
+            clients: Clients::new(may_block)?,
+            directory: Directory::new(may_block),
+            pool: SaPool::new(may_block),
+            records: LinkRecords::new(may_block),
+        };
+        Ok(KArc::new_waiting(common, may_block))
     }
 }

@@ -3,7 +3,7 @@
 use ibtf::{Asker, PathRecord, PathService};
 use kernel::list::{List, Room};
 use kernel::sync::Mutex;
-use kernel::{AllocError, Errno, KArc};
+use kernel::{Errno, KArc, MayBlock};
 
 use crate::link::Shared;
 
@@ -27,8 +27,8 @@ pub(crate) struct Listing {
 }
 
 impl Directory {
-    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self { links: Mutex::new(List::new())? })
+    pub(crate) fn new(may_block: &MayBlock) -> KArc<Self> {
+        KArc::new_waiting(Self { links: Mutex::new_waiting(List::new(), may_block) }, may_block)
     }
 
     /// A place for a link, which takes no questions yet.
@@ -36,10 +36,11 @@ impl Directory {
         directory: &KArc<Self>,
         number: i32,
         shared: KArc<Shared>,
-    ) -> Result<Listing, AllocError> {
-        let room = Room::new()?;
+        may_block: &MayBlock,
+    ) -> Listing {
+        let room = Room::new_waiting(may_block);
         directory.links.lock().put(room, Entry { number, shared, open: false });
-        Ok(Listing { directory: directory.clone(), number })
+        Listing { directory: directory.clone(), number }
     }
 
     /// What a link knows of a neighbour. `ENOENT` if there is no such link.

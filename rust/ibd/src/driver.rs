@@ -6,7 +6,7 @@ use gldv3::{DriverOps, InstanceNumber};
 use ibtf::{PartitionRegistration, PathServiceRegistration};
 use kernel::ddi::DevInfo;
 use kernel::module::{Driver, Env, Module};
-use kernel::{Errno, KArc, log};
+use kernel::{Errno, KArc, MayBlock, log};
 
 use crate::common::Common;
 use crate::link::Link;
@@ -30,20 +30,22 @@ struct PortDriver {
 }
 
 impl Module for Ibd {
-    fn init(env: &Env) -> Result<Self, Errno> {
+    fn init(env: &Env, may_block: &MayBlock) -> Result<Self, Errno> {
         let ops = DriverOps::register(env)?;
         // dld dispatches the partition ioctls to the driver of this name.
-        let common = Common::new()?;
-        let ports = if env.driver_name() == c"ibp" { Some(PortDriver::new(common.clone())?) } else { None };
-        let questions = PathServiceRegistration::new(common.directory.clone())?;
+        let common = Common::new(may_block)?;
+        let is_ibp = env.driver_name() == c"ibp";
+        let ports = if is_ibp { Some(PortDriver::new(common.clone(), may_block)?) } else { None };
+        let questions = PathServiceRegistration::new(common.directory.clone(), may_block)?;
         Ok(Self { ports, common, _questions: questions, _ops: ops })
     }
 }
 
 impl PortDriver {
-    fn new(common: KArc<Common>) -> Result<Self, Errno> {
-        let ports = Ports::new(common)?;
-        let ioctls = IoctlRegistration::register(MODULE_ID, ports.clone(), partition::ioctls()?)?;
+    fn new(common: KArc<Common>, may_block: &MayBlock) -> Result<Self, Errno> {
+        let ports = Ports::new(common, may_block);
+        let rows = partition::ioctls(may_block);
+        let ioctls = IoctlRegistration::register(MODULE_ID, ports.clone(), rows, may_block)?;
         let questions = PartitionRegistration::new(ports.clone())?;
         Ok(Self { ports, _ioctls: ioctls, _questions: questions })
     }
@@ -65,10 +67,10 @@ pub struct LinkInstance(Link);
 impl Driver for Ibd {
     type Instance = Instance;
 
-    fn attach(&self, dip: DevInfo) -> Result<Instance, Errno> {
+    fn attach(&self, dip: DevInfo, may_block: &MayBlock) -> Result<Instance, Errno> {
         let node = Node::read(dip)?;
         if let Some(driver) = &self.ports {
-            driver.ports.attach(dip, node)?;
+            driver.ports.attach(dip, node, may_block)?;
             return Ok(Instance::Port);
         }
         let pkey = node.pkey.ok_or_else(|| {
@@ -79,7 +81,8 @@ impl Driver for Ibd {
             );
             Errno::EINVAL
         })?;
-        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.common, dip.instance())?;
+        let number = dip.instance();
+        let link = Link::attach(dip, node, pkey, InstanceNumber::Device, &self.common, number, may_block)?;
         Ok(Instance::Link(LinkInstance(link)))
     }
 

@@ -2,7 +2,7 @@
 
 use kernel::ddi::DevInfo;
 use kernel::dump::{Records, Values};
-use kernel::{AllocError, KArc, KBox};
+use kernel::{KArc, KBox, MayBlock};
 
 use crate::link::Shared;
 
@@ -34,8 +34,8 @@ pub(crate) struct Recorded {
 
 impl LinkRecords {
     /// Once a module.
-    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self(Records::new(&ibd_root)?))
+    pub(crate) fn new(may_block: &MayBlock) -> KArc<Self> {
+        KArc::new_waiting(Self(Records::new(&ibd_root, may_block)), may_block)
     }
 
     /// One more link.
@@ -44,18 +44,20 @@ impl LinkRecords {
         records: &KArc<Self>,
         dip: DevInfo,
         shared: &KArc<Shared>,
-    ) -> Result<KBox<Recorded>, AllocError> {
+        may_block: &MayBlock,
+    ) -> KBox<Recorded> {
         let node = &shared.node;
-        records.0.add(LinkRecord {
+        let record = LinkRecord {
             number: shared.number,
             port: node.port.into(),
             hca: node.hca.get(),
             pkey: shared.pkey.get().into(),
             dip,
-            values: shared.dumped()?.into(),
+            values: shared.dumped(may_block).into(),
             shared: shared.clone(),
-        })?;
-        KBox::new(Recorded { records: records.clone(), shared: shared.clone() })
+        };
+        records.0.add(record, may_block);
+        KBox::new_waiting(Recorded { records: records.clone(), shared: shared.clone() }, may_block)
     }
 }
 

@@ -10,7 +10,7 @@ use ipoib::LinkAddr;
 use kernel::counter::Counter;
 use kernel::ddi::DevInfo;
 use kernel::mblk::MblkChain;
-use kernel::{Errno, KArc};
+use kernel::{Errno, KArc, MayBlock};
 
 use crate::adapter::Held;
 use crate::node::Node;
@@ -48,7 +48,12 @@ struct Shared {
 
 impl Port {
     /// Opens the adapter and registers the port. **May block.**
-    pub(crate) fn attach(clients: &Clients, dip: DevInfo, node: Node) -> Result<Self, Errno> {
+    pub(crate) fn attach(
+        clients: &Clients,
+        dip: DevInfo,
+        node: Node,
+        may_block: &MayBlock,
+    ) -> Result<Self, Errno> {
         let config = Config {
             dip,
             instance: InstanceNumber::Device,
@@ -59,12 +64,13 @@ impl Port {
             multicast_sdu: MULTICAST_SDU,
         };
         let mut adapter = None;
-        let registration = Registration::register(&config, |mac| {
+        let registration = Registration::register(&config, may_block, |mac| {
             let (speed, refused) = (AtomicU64::new(0), Counter::new());
             let looks = AtomicU32::new(0);
-            let shared = KArc::new(Shared { node, mac, speed, looks, refused, hca: Held::new()? })?;
+            let hca = Held::new(may_block);
+            let shared = KArc::new_waiting(Shared { node, mac, speed, looks, refused, hca }, may_block);
             let made = adapter.insert(Adapter { shared, client: None });
-            made.open(clients, dip)?;
+            made.open(clients, dip, may_block)?;
             Ok(Provider(made.shared.clone()))
         })?;
         // Set by the closure above, or it would not have succeeded.
@@ -96,10 +102,10 @@ impl Port {
 }
 
 impl Adapter {
-    fn open(&mut self, clients: &Clients, dip: DevInfo) -> Result<(), Errno> {
-        let client = Client::attach(clients, dip, &CLIENT, Events(self.shared.clone()))?;
+    fn open(&mut self, clients: &Clients, dip: DevInfo, may_block: &MayBlock) -> Result<(), Errno> {
+        let client = Client::attach(clients, dip, &CLIENT, may_block, Events(self.shared.clone()))?;
         self.client = Some(client.clone());
-        self.shared.hca.open(|| Ok(Hca::open(&client, self.shared.node.hca.get())?))
+        self.shared.hca.open(|| Ok(Hca::open(&client, self.shared.node.hca.get(), may_block)?))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A queue of fixed capacity.
 
-use kernel::{AllocError, KVec};
+use kernel::{KVec, MayBlock};
 
 /// First in, first out; never grows.
 pub(crate) struct Ring<T> {
@@ -11,8 +11,8 @@ pub(crate) struct Ring<T> {
 
 impl<T> Ring<T> {
     /// Room for `capacity` elements, at least one.
-    pub(crate) fn new(capacity: usize) -> Result<Self, AllocError> {
-        Ok(Self { places: KVec::from_fn(capacity.max(1), |_| None)?, first: 0, len: 0 })
+    pub(crate) fn new(capacity: usize, may_block: &MayBlock) -> Self {
+        Self { places: KVec::from_fn_waiting(capacity.max(1), may_block, |_| None), first: 0, len: 0 }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn elements_leave_in_the_order_they_came_and_none_is_lost_when_full() {
-        let mut ring = Ring::new(2).unwrap();
+        let mut ring = Ring::new(2, &kernel::MayBlock::on_host());
         for round in 0..5 {
             assert_eq!(ring.push(round), Ok(()));
             assert_eq!(ring.push(round + 10), Ok(()));

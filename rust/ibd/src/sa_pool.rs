@@ -15,7 +15,7 @@ use ipoib::{Guid, Instant};
 use kernel::list::{List, Room};
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{KArc, KBox, KVec, MayBlock};
 
 use crate::link::{Call, MOST_PATH_LOOKUPS, Shared};
 use crate::node::Node;
@@ -82,13 +82,12 @@ pub(crate) struct Turn<'a> {
 
 impl SaPool {
     /// Starts the threads. **May block.**
-    pub(crate) fn new() -> Result<KArc<Self>, AllocError> {
-        let state = KArc::new(Monitor::new(State { ports: List::new(), links: List::new(), begun: 0 })?)?;
-        let mut threads = KVec::with_capacity(MOST)?;
-        for _ in 0..MOST {
-            threads.push(Worker::spawn(c"ibd_sa", state.clone(), work)?)?;
-        }
-        KArc::new(Self { state, _threads: threads })
+    pub(crate) fn new(may_block: &MayBlock) -> KArc<Self> {
+        let state = State { ports: List::new(), links: List::new(), begun: 0 };
+        let state = KArc::new_waiting(Monitor::new_waiting(state, may_block), may_block);
+        let thread = |_| Worker::spawn(c"ibd_sa", state.clone(), may_block, work);
+        let threads = KVec::from_fn_waiting(MOST, may_block, thread);
+        KArc::new_waiting(Self { state, _threads: threads }, may_block)
     }
 
     /// Takes a link in, which is the module's only one with this number.
@@ -97,10 +96,12 @@ impl SaPool {
         node: &Node,
         number: i32,
         shared: KArc<Shared>,
-    ) -> Result<Member, AllocError> {
+        may_block: &MayBlock,
+    ) -> Member {
         let port = (node.hca, node.port);
-        let (port_room, link_room) = (Room::new()?, Room::new()?);
-        let mut calls = Calls { number, port, shared, lines: lines()?, spare: None, out: 0, last: 0 };
+        let (port_room, link_room) = (Room::new_waiting(may_block), Room::new_waiting(may_block));
+        let lines = lines(may_block);
+        let mut calls = Calls { number, port, shared, lines, spare: None, out: 0, last: 0 };
         let mut state = pool.state.lock();
         match state.port(port) {
             Some(known) => {
@@ -111,7 +112,7 @@ impl SaPool {
         }
         state.links.put(link_room, calls);
         drop(state);
-        Ok(Member { pool: pool.clone(), number })
+        Member { pool: pool.clone(), number }
     }
 
     /// Has a call of this link made, or hands it back if too many wait. **Any** context.
@@ -143,15 +144,8 @@ impl SaPool {
     }
 }
 
-fn lines() -> Result<KBox<Lines>, AllocError> {
-    let [broadcast, group, leave, path, rate] = LINE;
-    KBox::new([
-        Ring::new(broadcast)?,
-        Ring::new(group)?,
-        Ring::new(leave)?,
-        Ring::new(path)?,
-        Ring::new(rate)?,
-    ])
+fn lines(may_block: &MayBlock) -> KBox<Lines> {
+    KBox::new_waiting(LINE.map(|len| Ring::new(len, may_block)), may_block)
 }
 
 impl Drop for Member {

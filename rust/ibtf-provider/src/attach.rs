@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use illumos_sys_hdrs as sys;
 use kernel::ddi::DevInfo;
 use kernel::module::{Env, Pin};
-use kernel::{ArcRoom, Errno, KArc, KBox};
+use kernel::{Errno, KArc, KBox, MayBlock};
 
 use crate::attributes::Attributes;
 use crate::event::Client;
@@ -62,11 +62,15 @@ unsafe impl<P: Provider> Sync for Kept<P> {}
 impl<P: Provider> Attachment<P> {
     /// Attaches an adapter (`ibc_attach`). Its ports are queried in the course of this: they are active by now, or the first
     /// configuration of its children waits 8 seconds. `EIO` if `ibtl` refuses. **May block**; in attach(9E) only.
-    pub fn attach(dip: DevInfo, attributes: Attributes, provider: KArc<P>) -> Result<Self, Errno> {
-        let room = ArcRoom::new()?;
+    pub fn attach(
+        dip: DevInfo,
+        attributes: Attributes,
+        provider: KArc<P>,
+        may_block: &MayBlock,
+    ) -> Result<Self, Errno> {
         let client = AtomicPtr::new(ptr::null_mut());
-        let adapter = KBox::new(Adapter { provider, attributes, client })?;
-        let mut attributes = KBox::new(attributes.raw(dip))?;
+        let adapter = KBox::new_waiting(Adapter { provider, attributes, client }, may_block);
+        let mut attributes = KBox::new_waiting(attributes.raw(dip), may_block);
         let mut info = sys::ibc_hca_info_t {
             hca_ci_vers: sys::IBCI_V4 as _,
             hca_handle: ptr::from_ref(&*adapter).cast_mut().cast(),
@@ -79,7 +83,7 @@ impl<P: Provider> Attachment<P> {
             return Err(Errno::EIO);
         }
         adapter.client.store(handle, Ordering::Release);
-        let client = room.fill(Client::new(handle));
+        let client = KArc::new_waiting(Client::new(handle), may_block);
         client.open();
         Ok(Self { kept: Some(Kept { _adapter: adapter, _attributes: attributes }), client })
     }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use illumos_sys_hdrs as sys;
 use kernel::ddi::DevInfo;
 use kernel::module::Pin;
-use kernel::{KArc, KBox};
+use kernel::{KArc, KBox, MayBlock};
 
 use crate::Gid;
 use crate::clients::{self, Clients, Number, Registry};
@@ -120,9 +120,10 @@ impl Client {
         clients: &Clients,
         dip: DevInfo,
         info: &'static ClientInfo,
+        may_block: &MayBlock,
         handler: H,
     ) -> Result<Self, Status> {
-        Self::enter(clients.registry().clone(), dip, info, handler)
+        Self::enter(clients.registry().clone(), dip, info, may_block, handler)
     }
 
     /// Attaches one more client of the module's, as [`Client::attach`].
@@ -130,37 +131,41 @@ impl Client {
         &self,
         dip: DevInfo,
         info: &'static ClientInfo,
+        may_block: &MayBlock,
         handler: H,
     ) -> Result<Self, Status> {
-        Self::enter(self.0.registry.clone(), dip, info, handler)
+        Self::enter(self.0.registry.clone(), dip, info, may_block, handler)
     }
 
     /// Attaches a client that is no device node's: a [module's](ClientInfo::of_module).
     pub(crate) fn attach_without_node<H: ClientHandler>(
         registry: KArc<Registry>,
         info: &'static ClientInfo,
+        may_block: &MayBlock,
         handler: H,
     ) -> Result<Self, Status> {
-        Self::enter_as(registry, ptr::null_mut(), info, handler)
+        Self::enter_as(registry, ptr::null_mut(), info, may_block, handler)
     }
 
     fn enter<H: ClientHandler>(
         registry: KArc<Registry>,
         dip: DevInfo,
         info: &'static ClientInfo,
+        may_block: &MayBlock,
         handler: H,
     ) -> Result<Self, Status> {
-        Self::enter_as(registry, dip.as_raw(), info, handler)
+        Self::enter_as(registry, dip.as_raw(), info, may_block, handler)
     }
 
     fn enter_as<H: ClientHandler>(
         registry: KArc<Registry>,
         dip: *mut sys::dev_info_t,
         info: &'static ClientInfo,
+        may_block: &MayBlock,
         handler: H,
     ) -> Result<Self, Status> {
-        let handler = KBox::new(handler)?.map_unsized(|handler| handler as _);
-        let number = registry.enter(handler)?;
+        let handler = KBox::new_waiting(handler, may_block).map_unsized(|handler| handler as _);
+        let number = registry.enter(handler, may_block);
         let mut handle = ptr::null_mut();
         // SAFETY: IBTL reads the description, which is a static; the argument is a number.
         let attached =
@@ -169,8 +174,7 @@ impl Client {
             registry.leave(number);
             return Err(status);
         }
-        // If this fails the value is dropped, which detaches again.
-        Ok(Self(KArc::new(Inner { handle, number, registry })?))
+        Ok(Self(KArc::new_waiting(Inner { handle, number, registry }, may_block)))
     }
 
     pub(crate) fn registry(&self) -> &KArc<Registry> {

@@ -10,7 +10,7 @@ use core::ptr::{self, NonNull};
 
 use kernel::list::{List, Room};
 use kernel::sync::{CallbackSlot, Monitor, Mutex};
-use kernel::{AllocError, Errno, KArc, KBox, KVec};
+use kernel::{AllocError, Errno, KArc, KBox, KVec, MayBlock};
 
 use crate::client::ClientHandler;
 use crate::cq::CqSlot;
@@ -47,12 +47,13 @@ struct Entry {
 }
 
 impl Clients {
-    /// No clients yet; `EBUSY` if this module has a registry already.
-    pub fn new() -> Result<Self, Errno> {
+    /// No clients yet; `EBUSY` if this module has a registry already. Waits for memory: **may block**.
+    pub fn new(may_block: &MayBlock) -> Result<Self, Errno> {
         let table = Table { entries: List::new(), last: 0 };
-        let slots = Mutex::new(KVec::new())?;
-        let services = Services::new()?;
-        let registry = KArc::new(Registry { clients: Monitor::new(table)?, slots, services })?;
+        let slots = Mutex::new_waiting(KVec::new(), may_block);
+        let services = Services::new(may_block);
+        let clients = Monitor::new_waiting(table, may_block);
+        let registry = KArc::new_waiting(Registry { clients, slots, services }, may_block);
         // SAFETY: this value keeps the registry and shuts the way to it first; a registry may be used by any thread.
         if !unsafe { REGISTRY.open(KArc::as_ptr(&registry)) } {
             return Err(Errno::EBUSY);
@@ -104,15 +105,15 @@ impl Registry {
         Ok(address)
     }
 
-    /// From now on calls reach `handler`.
-    pub(crate) fn enter(&self, handler: KBox<dyn ClientHandler>) -> Result<Number, AllocError> {
-        let room = Room::new()?;
-        let handler = KArc::new(handler)?;
+    /// From now on calls reach `handler`. Waits for memory: **may block**.
+    pub(crate) fn enter(&self, handler: KBox<dyn ClientHandler>, may_block: &MayBlock) -> Number {
+        let room = Room::new_waiting(may_block);
+        let handler = KArc::new_waiting(handler, may_block);
         let mut table = self.clients.lock();
         table.last += 1;
         let number = table.last;
         table.entries.put(room, Entry { number, handler, inside: 0, leaving: false });
-        Ok(Number(number))
+        Number(number)
     }
 
     /// No further call is made, and those that are being made are waited for. **May block**; never from such a call.

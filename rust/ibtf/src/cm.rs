@@ -5,6 +5,7 @@ use core::ptr;
 use core::time::Duration;
 
 use illumos_sys_hdrs as sys;
+use kernel::MayBlock;
 
 use crate::Gid;
 use crate::client::Client;
@@ -35,9 +36,9 @@ impl Service {
     /// Registers a service ID (`ibt_register_service`), unless another client of the module has, and binds it to the port with this GID
     /// (`ibt_bind_service`), for every P_Key and without a word to the SA. `CM_SERVICE_EXISTS` if another module has the ID, or this one at
     /// this port; `INVALID_PARAM` if no active port has the GID. **May block.**
-    pub fn new(client: &Client, id: u64, port: Gid) -> Result<Self, Status> {
+    pub fn new(client: &Client, id: u64, port: Gid, may_block: &MayBlock) -> Result<Self, Status> {
         // If the rest fails this is dropped, which takes the registration back.
-        let registered = Services::register(client.registry(), id)?;
+        let registered = Services::register(client.registry(), id, may_block)?;
         let mut binding = ptr::null_mut();
         // SAFETY: registered; the argument is a number.
         Status::check(unsafe {

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
 use kernel::sync::CallbackSlot;
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{AllocError, KArc, KBox, KVec, MayBlock};
 
 use crate::event::CqId;
 use crate::hca::Hca;
@@ -221,6 +221,12 @@ impl CompletionBatch {
     /// An empty batch for up to `capacity` completions of 64 bytes; at least one.
     pub fn new(capacity: usize) -> Result<Self, AllocError> {
         Ok(Self { raw: KVec::from_fn(capacity.max(1), |_| Default::default())?, next: 0, len: 0 })
+    }
+
+    /// The same; waits for memory. **May block.**
+    pub fn new_waiting(capacity: usize, may_block: &MayBlock) -> Self {
+        let raw = KVec::from_fn_waiting(capacity.max(1), may_block, |_| Default::default());
+        Self { raw, next: 0, len: 0 }
     }
 
     /// How many are in it.

@@ -5,7 +5,7 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::module::Pin;
-use kernel::{AllocError, KArc, KBox};
+use kernel::{AllocError, KArc, KBox, MayBlock};
 
 use crate::client::Client;
 use crate::cq::CqSlot;
@@ -31,8 +31,8 @@ unsafe impl Sync for Inner {}
 impl Hca {
     /// Opens the adapter with that node GUID (`ibt_open_hca`). `HCA_IN_USE` if this client has it open already,
     /// `HCA_BUSY_DETACHING` while it is being removed. **May block.**
-    pub fn open(client: &Client, guid: u64) -> Result<Self, Status> {
-        let mut attributes = KBox::new(sys::ibt_hca_attr_t::default())?;
+    pub fn open(client: &Client, guid: u64, may_block: &MayBlock) -> Result<Self, Status> {
+        let mut attributes = KBox::new_waiting(sys::ibt_hca_attr_t::default(), may_block);
         let mut handle = ptr::null_mut();
         // SAFETY: attached.
         Status::check(unsafe { sys::ibt_open_hca(client.handle(), guid, &mut handle) })?;
@@ -40,8 +40,7 @@ impl Hca {
         let queried = Status::check(unsafe { sys::ibt_query_hca(handle, &mut *attributes) });
         let opened = Inner { handle, closed: AtomicBool::new(false), attributes, client: client.clone() };
         queried?;
-        // If this fails the value is dropped, which closes again.
-        Ok(Self(KArc::new(opened)?))
+        Ok(Self(KArc::new_waiting(opened, may_block)))
     }
 
     /// What the adapter can do; fixed.

@@ -9,7 +9,7 @@ use core::ptr::NonNull;
 
 use kernel::sync::CallbackSlot;
 use kernel::user::Plain;
-use kernel::{Errno, KArc, KBox};
+use kernel::{Errno, KArc, KBox, MayBlock};
 
 /// The ioctl, on `/dev/dld` and on a link's own node.
 pub const PATH_INFO: u32 = 0x6171_0004;
@@ -151,8 +151,9 @@ impl<S: PathService> PathService for KArc<S> {
 
 impl PathServiceRegistration {
     /// From now on questions reach `service`; `EBUSY` if this module has another one. **May block.**
-    pub fn new<S: PathService>(service: KArc<S>) -> Result<Self, Errno> {
-        let target = KBox::new(KBox::new(service)?.map_unsized::<dyn PathService>(|service| service))?;
+    pub fn new<S: PathService>(service: KArc<S>, may_block: &MayBlock) -> Result<Self, Errno> {
+        let service = KBox::new_waiting(service, may_block).map_unsized::<dyn PathService>(|service| service);
+        let target = KBox::new_waiting(service, may_block);
         // SAFETY: the registration keeps the target, and shuts the way to it first; a service is `Send` and `Sync`.
         if !unsafe { SERVICE.open(NonNull::from(&*target)) } {
             return Err(Errno::EBUSY);

@@ -3,7 +3,7 @@
 use core::ptr;
 
 use illumos_sys_hdrs as sys;
-use kernel::{KArc, KBox};
+use kernel::{KArc, KBox, MayBlock};
 
 use crate::hca::Hca;
 use crate::lock_free_stack::{Entry, LockFreeStack};
@@ -36,13 +36,12 @@ unsafe impl Send for ToFree {}
 
 impl Pd {
     /// Allocates one (`ibt_alloc_pd`). **May block.**
-    pub fn new(hca: &Hca) -> Result<Self, Status> {
+    pub fn new(hca: &Hca, may_block: &MayBlock) -> Result<Self, Status> {
         let mut handle = ptr::null_mut();
         // SAFETY: open.
         Status::check(unsafe { sys::ibt_alloc_pd(hca.handle(), sys::IBT_PD_NO_FLAGS, &mut handle) })?;
         let inner = Inner { handle, to_free: LockFreeStack::new(), hca: hca.clone() };
-        // If this fails the value is dropped, which frees again.
-        Ok(Self(KArc::new(inner)?))
+        Ok(Self(KArc::new_waiting(inner, may_block)))
     }
 
     /// Frees the address handles that were dropped since the last time; how many. From time to time, from a thread that

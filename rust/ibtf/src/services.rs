@@ -8,7 +8,7 @@ use illumos_sys_hdrs as sys;
 use kernel::list::{List, Room};
 use kernel::module::Pin;
 use kernel::sync::Monitor;
-use kernel::{AllocError, KArc};
+use kernel::{KArc, MayBlock};
 
 use crate::client::{Client, ClientHandler, ClientInfo};
 use crate::clients::Registry;
@@ -54,14 +54,18 @@ impl ClientHandler for Deaf {
 
 impl Services {
     /// None yet.
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self(Monitor::new(List::new())?))
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        Self(Monitor::new_waiting(List::new(), may_block))
     }
 
     /// Registers the ID, unless another use of it has. Waits for a thread that is about to. **May block.**
-    pub(crate) fn register(registry: &KArc<Registry>, id: u64) -> Result<Registered, Status> {
+    pub(crate) fn register(
+        registry: &KArc<Registry>,
+        id: u64,
+        may_block: &MayBlock,
+    ) -> Result<Registered, Status> {
         let registered = |service| Registered { id, service, registry: registry.clone() };
-        let room = Room::new()?;
+        let room = Room::new_waiting(may_block);
         let this = registry.services();
         let mut entries = this.0.lock();
         while let Some(entry) = entries.find_mut(|entry| entry.id == id) {
@@ -73,7 +77,7 @@ impl Services {
         }
         entries.put(room, Entry { id, users: 1, registration: None });
         drop(entries);
-        let made = Registration::new(registry, id);
+        let made = Registration::new(registry, id, may_block);
         let mut entries = this.0.lock();
         let done = match made {
             Ok(registration) => {
@@ -122,8 +126,8 @@ impl Drop for Registered {
 }
 
 impl Registration {
-    fn new(registry: &KArc<Registry>, id: u64) -> Result<Self, Status> {
-        let owner = Client::attach_without_node(registry.clone(), &OWNER, Deaf)?;
+    fn new(registry: &KArc<Registry>, id: u64, may_block: &MayBlock) -> Result<Self, Status> {
+        let owner = Client::attach_without_node(registry.clone(), &OWNER, may_block, Deaf)?;
         let mut description = sys::ibt_srv_desc_t {
             sd_ud_handler: None,
             sd_handler: Some(connection_event),

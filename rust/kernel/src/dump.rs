@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::KVec;
 use crate::counter::{Counter, Gauge};
 use crate::list::{List, Room};
-use crate::mem::AllocError;
+use crate::may_block::MayBlock;
 use crate::sync::Mutex;
 
 /// A value that a dump has: 24 octets, three pointers.
@@ -85,18 +85,17 @@ pub struct Records<R: 'static> {
 }
 
 impl<R> Records<R> {
-    /// None yet. One root has one of these at a time.
-    pub fn new(root: &'static Root<R>) -> Result<Self, AllocError> {
-        let records = Mutex::new(List::new())?;
+    /// None yet. One root has one of these at a time. Waits for memory: **may block**.
+    pub fn new(root: &'static Root<R>, may_block: &MayBlock) -> Self {
+        let records = Mutex::new_waiting(List::new(), may_block);
         root.records.store(records.address().cast_mut(), Ordering::Release);
-        Ok(Self { records, root })
+        Self { records, root }
     }
 
-    /// One more. **May block.**
-    pub fn add(&self, record: R) -> Result<(), AllocError> {
-        let room = Room::new()?;
+    /// One more. Waits for memory: **may block**.
+    pub fn add(&self, record: R, may_block: &MayBlock) {
+        let room = Room::new_waiting(may_block);
         self.records.lock().put(room, record);
-        Ok(())
     }
 
     /// Takes out the one that `wanted` accepts.

@@ -7,7 +7,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use illumos_sys_hdrs as sys;
 
 use crate::time::{Duration, Instant};
-use crate::{AllocError, KVec};
+use crate::{KVec, MayBlock};
 
 /// How grave a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,9 +62,10 @@ struct Entry {
 }
 
 impl Causes {
-    /// Nothing has been logged. `AllocError` if there is no memory for it.
-    pub fn new() -> Result<Self, AllocError> {
-        Ok(Self(KVec::from_fn(PLACES, |_| Entry { place: AtomicUsize::new(0), cause: Cause::new() })?))
+    /// Nothing has been logged. Waits for memory: **may block**.
+    pub fn new(may_block: &MayBlock) -> Self {
+        let entry = |_| Entry { place: AtomicUsize::new(0), cause: Cause::new() };
+        Self(KVec::from_fn_waiting(PLACES, may_block, entry))
     }
 
     /// The cause that counts for a place.
@@ -183,6 +184,7 @@ impl<const N: usize> Write for Line<N> {
 #[cfg(test)]
 mod tests {
     use super::{Cause, Causes, Line, PLACES};
+    use crate::may_block::MayBlock;
     use crate::time::Instant;
     use core::fmt::Write;
 
@@ -200,7 +202,7 @@ mod tests {
     #[test]
     fn two_sources_with_one_trouble_are_both_heard_and_one_with_two_troubles_twice() {
         static PLACES_OF_CODE: [Cause; 2] = [const { Cause::new() }; 2];
-        let sources = [Causes::new().unwrap(), Causes::new().unwrap()];
+        let sources = [Causes::new(&MayBlock::on_host()), Causes::new(&MayBlock::on_host())];
         for source in &sources {
             for place in &PLACES_OF_CODE {
                 assert_eq!(source.of(place).admit(Instant::from_nanos(1)), Some(0));
@@ -212,7 +214,7 @@ mod tests {
     #[test]
     fn more_places_than_one_source_can_tell_apart_are_bounded_all_the_same() {
         static MANY: [Cause; PLACES + 1] = [const { Cause::new() }; PLACES + 1];
-        let source = Causes::new().unwrap();
+        let source = Causes::new(&MayBlock::on_host());
         for place in &MANY {
             assert_eq!(source.of(place).admit(Instant::from_nanos(1)), Some(0));
         }

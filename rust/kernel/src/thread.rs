@@ -2,13 +2,12 @@
 
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
-use core::marker::PhantomData;
 use core::ptr;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use illumos_sys_hdrs as sys;
 
-use crate::mem::AllocError;
+use crate::may_block::MayBlock;
 use crate::sync::{Monitor, MonitorGuard};
 use crate::time::Instant;
 use crate::{KArc, KBox};
@@ -50,18 +49,19 @@ impl<S: Send + 'static> Worker<S> {
     ///
     /// `name` (at most 31 characters) is what a suspend that cannot stop the thread reports. Several workers may share
     /// a monitor. The body waits through its [`Parker`], never in the monitor directly, so that a suspend finds the
-    /// thread at a safe point.
-    pub fn spawn<F>(name: &'static CStr, monitor: KArc<Monitor<S>>, body: F) -> Result<Self, AllocError>
+    /// thread at a safe point. Waits for memory, as `thread_create` does.
+    pub fn spawn<F>(name: &'static CStr, monitor: KArc<Monitor<S>>, may_block: &MayBlock, body: F) -> Self
     where
         F: FnOnce(&Parker<'_, S>) + Send + 'static,
     {
-        let shared = KArc::new(Shared {
+        let shared = Shared {
             monitor,
             stop: AtomicBool::new(false),
             id: AtomicU64::new(0),
             cpr: UnsafeCell::default(),
-        })?;
-        let start = KBox::new(Start { shared: shared.clone(), name, body })?;
+        };
+        let shared = KArc::new_waiting(shared, may_block);
+        let start = KBox::new_waiting(Start { shared: shared.clone(), name, body }, may_block);
         let arg = start.into_raw().as_ptr().cast();
         // SAFETY: the prototype leaves the argument list open; the kernel passes `arg` as the only argument.
         let entry =
@@ -72,7 +72,7 @@ impl<S: Send + 'static> Worker<S> {
         let priority = unsafe { sys::minclsyspri };
         // SAFETY: a kernel-sized stack (NULL, 0); `arg` is consumed by `run`, once; the call never fails.
         unsafe { sys::thread_create(ptr::null_mut(), 0, entry, arg, 0, p0, sys::TS_RUN, priority) };
-        Ok(Self { shared })
+        Self { shared }
     }
 
     /// Asks the body to return, without waiting. **Any** context.
@@ -133,7 +133,9 @@ where
     let Start { shared, name, body } = unsafe { KBox::from_raw(arg) }.into_inner();
     shared.announce();
     shared.register_cpr(name);
-    body(&Parker { shared: &shared, not_send: PhantomData });
+    // SAFETY: a kernel thread of the module's own, which ends after the body.
+    let may_block = unsafe { MayBlock::new() };
+    body(&Parker { shared: &shared, may_block });
     shared.unregister_cpr();
 }
 
@@ -222,10 +224,16 @@ impl<S> Shared<S> {
 /// What a worker's body waits with. Stays on its thread.
 pub struct Parker<'a, S> {
     shared: &'a Shared<S>,
-    not_send: PhantomData<*mut ()>,
+    /// Keeps it on its thread, too.
+    may_block: MayBlock,
 }
 
 impl<'a, S> Parker<'a, S> {
+    /// For what waits for memory.
+    pub fn may_block(&self) -> &MayBlock {
+        &self.may_block
+    }
+
     /// Takes the monitor's lock.
     pub fn lock(&self) -> MonitorGuard<'a, S> {
         self.shared.monitor.lock()

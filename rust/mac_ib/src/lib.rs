@@ -17,8 +17,8 @@ pub mod plugin;
 pub mod sap;
 
 use gldv3::PluginRegistration;
-use kernel::Errno;
 use kernel::module::{Env, Module};
+use kernel::{Errno, MayBlock};
 
 use plugin::Ib;
 
@@ -28,8 +28,8 @@ pub struct MacIb {
 }
 
 impl Module for MacIb {
-    fn init(_env: &Env) -> Result<Self, Errno> {
-        Ok(Self { plugin: PluginRegistration::register()? })
+    fn init(_env: &Env, may_block: &MayBlock) -> Result<Self, Errno> {
+        Ok(Self { plugin: PluginRegistration::register(may_block)? })
     }
 
     /// Before the module goes: while a link uses the media type the framework keeps pointers into this module.

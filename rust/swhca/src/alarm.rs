@@ -3,7 +3,7 @@
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::time::Instant;
-use kernel::{AllocError, KArc, KVec};
+use kernel::{AllocError, KArc, KVec, MayBlock};
 
 use crate::qp::Qp;
 
@@ -21,14 +21,14 @@ pub(crate) struct Alarms(KArc<Monitor<Waiting>>);
 pub(crate) struct Seat(KArc<Alarms>);
 
 impl Alarms {
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
         let waiting = Waiting { entries: KVec::new(), seats: 0 };
-        Ok(Self(KArc::new(Monitor::new(waiting)?)?))
+        Self(KArc::new_waiting(Monitor::new_waiting(waiting, may_block), may_block))
     }
 
     /// Starts the thread. **May block.**
-    pub(crate) fn serve(&self) -> Result<Worker<Waiting>, AllocError> {
-        Worker::spawn(c"swhca_rc", self.0.clone(), run)
+    pub(crate) fn serve(&self, may_block: &MayBlock) -> Worker<Waiting> {
+        Worker::spawn(c"swhca_rc", self.0.clone(), may_block, run)
     }
 
     /// Room for one more. **May block.**

@@ -6,7 +6,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
 use kernel::sync::Mutex;
-use kernel::{AllocError, Errno, KArc};
+use kernel::{AllocError, Errno, KArc, MayBlock};
 
 use crate::cq::Cq;
 use crate::line::Line;
@@ -73,8 +73,9 @@ struct Waiting(Mutex<Line<Call>>);
 
 impl Calls {
     /// **May block**; from attach.
-    pub(crate) fn new(dip: DevInfo) -> Result<Self, Errno> {
-        let waiting = KArc::new(Waiting(Mutex::new(Line::new())?))?;
+    pub(crate) fn new(dip: DevInfo, may_block: &MayBlock) -> Result<Self, Errno> {
+        let waiting = Waiting(Mutex::new_waiting(Line::new(), may_block));
+        let waiting = KArc::new_waiting(waiting, may_block);
         let interrupt = SoftInterrupt::new(dip, waiting.clone())?;
         Ok(Self {
             waiting,

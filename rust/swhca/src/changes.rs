@@ -2,7 +2,7 @@
 //! `ibtl` is called meanwhile.
 
 use kernel::sync::Monitor;
-use kernel::{AllocError, Errno};
+use kernel::{Errno, MayBlock};
 
 /// The turns.
 pub(crate) struct Changes(Monitor<State>);
@@ -14,8 +14,8 @@ struct State {
 }
 
 impl Changes {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self(Monitor::new(State { taken: false, over: false })?))
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        Self(Monitor::new_waiting(State { taken: false, over: false }, may_block))
     }
 
     /// Waits for its turn, which lasts until what this returns is dropped. `ENXIO` if the adapter has gone. **May block**: as long as

@@ -10,7 +10,7 @@ use kernel::sync::Mutex;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant, sleep};
 use kernel::user::{Cred, UserMemory};
-use kernel::{Errno, KArc, KVec, log};
+use kernel::{Errno, KArc, KVec, MayBlock, log};
 
 use crate::alarm::{Alarms, Waiting};
 use crate::attributes::{self, CLASSES, Classes, Features};
@@ -34,13 +34,14 @@ pub struct Swhca {
 }
 
 impl Module for Swhca {
-    fn init(env: &Env) -> Result<Self, Errno> {
+    fn init(env: &Env, may_block: &MayBlock) -> Result<Self, Errno> {
         let framework = Framework::register(env)?;
-        let subnet = KArc::new(Subnet::new()?)?;
-        let administrator = Subnet::serve(&subnet)?;
-        let alarms = KArc::new(Alarms::new()?)?;
-        let clock = alarms.serve()?;
-        let nodes = Mutex::new(KVec::with_capacity(MAX_ADAPTERS as usize)?)?;
+        let subnet = KArc::new_waiting(Subnet::new(may_block), may_block);
+        let administrator = Subnet::serve(&subnet, may_block);
+        let alarms = KArc::new_waiting(Alarms::new(may_block), may_block);
+        let clock = alarms.serve(may_block);
+        let nodes = KVec::with_capacity_waiting(MAX_ADAPTERS as usize, may_block);
+        let nodes = Mutex::new_waiting(nodes, may_block);
         Ok(Self {
             nodes,
             subnet,
@@ -64,16 +65,16 @@ pub struct Adapter {
 impl Driver for Swhca {
     type Instance = Adapter;
 
-    fn attach(&self, dip: DevInfo) -> Result<Adapter, Errno> {
+    fn attach(&self, dip: DevInfo, may_block: &MayBlock) -> Result<Adapter, Errno> {
         let config = Config::read(dip)?;
-        let calls = calls(dip)?;
-        let node = self.make(&config, &calls)?;
+        let calls = calls(dip, may_block)?;
+        let node = self.make(&config, &calls, may_block);
         // The subnet manager has brought the ports up before anybody asks.
         self.subnet.join(&node).map_err(|refused| tell(dip, config.unit, refused))?;
         let attached = MinorNode::new(dip, c"ctl").and_then(|minor| {
-            let statistics = publish(dip, &node)?;
+            let statistics = publish(dip, &node, may_block)?;
             let attributes = attributes::of(config.unit, config.count, config.features);
-            Ok((statistics, minor, Attachment::attach(dip, attributes, node.clone())?))
+            Ok((statistics, minor, Attachment::attach(dip, attributes, node.clone(), may_block)?))
         });
         let (statistics, minor, attachment) = match attached {
             Ok(attached) => attached,
@@ -143,10 +144,11 @@ impl Control for Swhca {
 
 impl Swhca {
     #[inline(never)]
-    fn make(&self, config: &Config, calls: &KArc<Calls>) -> Result<KArc<Node>, Errno> {
-        let (ports, subnet) = (config.ports()?, self.subnet.clone());
+    fn make(&self, config: &Config, calls: &KArc<Calls>, may_block: &MayBlock) -> KArc<Node> {
+        let (ports, subnet) = (config.ports(may_block), self.subnet.clone());
         let later = (calls.clone(), self.alarms.clone());
-        Ok(KArc::new(Node::new(config.unit, ports, later, subnet, config.features)?)?)
+        let node = Node::new(config.unit, ports, later, subnet, config.features, may_block);
+        KArc::new_waiting(node, may_block)
     }
 }
 
@@ -164,13 +166,13 @@ fn tell(dip: DevInfo, unit: u32, refused: Refused) -> Errno {
 }
 
 #[inline(never)]
-fn calls(dip: DevInfo) -> Result<KArc<Calls>, Errno> {
-    Ok(KArc::new(Calls::new(dip)?)?)
+fn calls(dip: DevInfo, may_block: &MayBlock) -> Result<KArc<Calls>, Errno> {
+    Ok(KArc::new_waiting(Calls::new(dip, may_block)?, may_block))
 }
 
 /// The kstat `swhca:N:statistics`.
-fn publish(dip: DevInfo, node: &KArc<Node>) -> Result<Kstat<Statistics>, Errno> {
-    let source = KArc::new(Statistics(node.clone()))?;
+fn publish(dip: DevInfo, node: &KArc<Node>, may_block: &MayBlock) -> Result<Kstat<Statistics>, Errno> {
+    let source = KArc::new_waiting(Statistics(node.clone()), may_block);
     Kstat::new(dip.driver_name(), dip.instance(), c"statistics", c"ib", source)
 }
 
@@ -268,13 +270,13 @@ impl Config {
     }
 
     #[inline(never)]
-    fn ports(&self) -> Result<KVec<Port>, Errno> {
+    fn ports(&self, may_block: &MayBlock) -> KVec<Port> {
         let ports = (1..=self.count).map(|number| Port::new(self.unit, number, &self.pkeys, self.speed));
-        let mut all = KVec::with_capacity(usize::from(self.count))?;
+        let mut all = KVec::with_capacity_waiting(usize::from(self.count), may_block);
         for port in ports {
-            all.push(port)?;
+            all.push_waiting(port, may_block);
         }
-        Ok(all)
+        all
     }
 }
 

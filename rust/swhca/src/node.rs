@@ -7,7 +7,7 @@ use core::sync::atomic::AtomicU32;
 use ibtf_provider::{Client, PortEvent, Region, Segment, Status, UdAttributes};
 use kernel::counter::Counter;
 use kernel::sync::Mutex;
-use kernel::{Errno, KArc, KVec};
+use kernel::{Errno, KArc, KVec, MayBlock};
 
 use crate::alarm::Alarms;
 use crate::attributes::Features;
@@ -95,26 +95,28 @@ impl Node {
         (calls, alarms): (KArc<Calls>, KArc<Alarms>),
         subnet: KArc<Subnet>,
         features: Features,
-    ) -> Result<Self, Errno> {
-        let general = KVec::from_fn(ports.len(), |_| None)?;
-        let traffic = KVec::try_from_fn(ports.len(), |_| Traffic::new())?;
+        may_block: &MayBlock,
+    ) -> Self {
+        let general = KVec::from_fn_waiting(ports.len(), may_block, |_| None);
+        let traffic = KVec::from_fn_waiting(ports.len(), may_block, |_| Traffic::new(may_block));
+        let everything = || KArc::new_waiting(Region::everything(), may_block);
         let objects = Objects { qps: Numbers::new(), general, census: Census::default() };
-        Ok(Self {
+        Self {
             unit,
             subnet,
             counters: Counters::default(),
             traffic,
-            ports: Mutex::new(ports)?,
-            objects: Mutex::new(objects)?,
-            keys: Mutex::new(KeyTable::new())?,
+            ports: Mutex::new_waiting(ports, may_block),
+            objects: Mutex::new_waiting(objects, may_block),
+            keys: Mutex::new_waiting(KeyTable::new(), may_block),
             features,
-            everything: if features.reserved_key { Some(KArc::new(Region::everything())?) } else { None },
+            everything: features.reserved_key.then(everything),
             calls,
             alarms,
-            client: Mutex::new(None)?,
-            changes: Changes::new()?,
+            client: Mutex::new_waiting(None, may_block),
+            changes: Changes::new(may_block),
             next_pd: AtomicU32::new(1),
-        })
+        }
     }
 
     /// A post begins.

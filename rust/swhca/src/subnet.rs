@@ -6,7 +6,7 @@ mod switch;
 use ibtf_provider::{Gid, PortEvent};
 use kernel::sync::{Monitor, Mutex};
 use kernel::thread::Worker;
-use kernel::{AllocError, Errno, KArc, KVec};
+use kernel::{AllocError, Errno, KArc, KVec, MayBlock};
 
 use crate::node::Node;
 use crate::port::{MAX_ADAPTERS, MAX_PORTS};
@@ -62,20 +62,22 @@ fn has_lid(ports: &[Place], node: &KArc<Node>, number: u8, lid: u16) -> bool {
 
 impl Subnet {
     /// Nobody is there yet.
-    pub(crate) fn new() -> Result<Self, Errno> {
-        let requests = KVec::with_capacity(INBOX)?;
-        Ok(Self {
-            ports: Mutex::new(KVec::with_capacity(MAX_ADAPTERS as usize * usize::from(MAX_PORTS))?)?,
-            groups: Mutex::new(KVec::new())?,
-            administrator: Mutex::new(Administrator::new()?)?,
-            inbox: KArc::new(Monitor::new(Inbox::new(requests))?)?,
-        })
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        let requests = KVec::with_capacity_waiting(INBOX, may_block);
+        let inbox = Monitor::new_waiting(Inbox::new(requests), may_block);
+        let most_ports = MAX_ADAPTERS as usize * usize::from(MAX_PORTS);
+        Self {
+            ports: Mutex::new_waiting(KVec::with_capacity_waiting(most_ports, may_block), may_block),
+            groups: Mutex::new_waiting(KVec::new(), may_block),
+            administrator: Mutex::new_waiting(Administrator::new(may_block), may_block),
+            inbox: KArc::new_waiting(inbox, may_block),
+        }
     }
 
     /// Starts its subnet administrator, a thread. **May block.**
-    pub(crate) fn serve(this: &KArc<Self>) -> Result<Worker<Inbox>, AllocError> {
+    pub(crate) fn serve(this: &KArc<Self>, may_block: &MayBlock) -> Worker<Inbox> {
         let subnet = this.clone();
-        Worker::spawn(c"swhca_sa", this.inbox.clone(), move |parker| subnet.run(parker))
+        Worker::spawn(c"swhca_sa", this.inbox.clone(), may_block, move |parker| subnet.run(parker))
     }
 
     /// An adapter comes, with its ports. It is not there if that is refused.

@@ -1,6 +1,6 @@
 //! What passes a port, counted.
 
-use kernel::AllocError;
+use kernel::MayBlock;
 use kernel::counter::Counter;
 use kernel::sync::Mutex;
 
@@ -23,9 +23,9 @@ pub(crate) struct Traffic {
 
 impl Traffic {
     /// Nothing yet.
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
         let zero = Counter::new;
-        Ok(Self {
+        Self {
             sent: zero(),
             sent_octets: zero(),
             sent_multicast: zero(),
@@ -33,8 +33,8 @@ impl Traffic {
             received_octets: zero(),
             received_multicast: zero(),
             discarded: zero(),
-            bases: Mutex::new(Bases::default())?,
-        })
+            bases: Mutex::new_waiting(Bases::default(), may_block),
+        }
     }
 
     /// The answer of performance management; false if there is none.

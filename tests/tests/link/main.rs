@@ -23,6 +23,7 @@ mod late;
 mod lent;
 mod loaded;
 mod malformed;
+mod memory;
 mod mtu;
 mod narrow;
 mod nonsense;

@@ -4,7 +4,7 @@ use core::ffi::CStr;
 
 use kernel::counter::Counter;
 use kernel::dump::Value;
-use kernel::{AllocError, KVec};
+use kernel::{KVec, MayBlock};
 
 use super::shown::{ASKING, STATE};
 use super::{Counters, HISTORY, RX_RING, TX_RING};
@@ -23,25 +23,25 @@ const TX_RINGS: [&CStr; 8] = [
 impl Counters {
     /// All values of the link. They are valid as long as the counters are.
     #[inline(never)]
-    pub(crate) fn dumped(&self) -> Result<KVec<Value>, AllocError> {
+    pub(crate) fn dumped(&self, may_block: &MayBlock) -> KVec<Value> {
         let mut values = KVec::default();
         let [last_failure, link_state, broadcast_state] = STATE;
         let [link, broadcast] = self.state.gauges();
-        values.push(Value::gauge(c"datagram", link_state, link))?;
-        values.push(Value::gauge(c"datagram", broadcast_state, broadcast))?;
+        values.push_waiting(Value::gauge(c"datagram", link_state, link), may_block);
+        values.push_waiting(Value::gauge(c"datagram", broadcast_state, broadcast), may_block);
         let (ups, [last_down, since], queue_pairs) = self.history.all();
         let [times_up, name_of_last_down, name_of_since, names_of_queue_pairs @ ..] = HISTORY;
-        values.push(Value::counter(c"port", times_up, ups))?;
-        values.push(Value::gauge(c"port", name_of_last_down, last_down))?;
-        values.push(Value::gauge(c"port", name_of_since, since))?;
-        counters(&mut values, c"port", &names_of_queue_pairs, queue_pairs)?;
+        values.push_waiting(Value::counter(c"port", times_up, ups), may_block);
+        values.push_waiting(Value::gauge(c"port", name_of_last_down, last_down), may_block);
+        values.push_waiting(Value::gauge(c"port", name_of_since, since), may_block);
+        counters(&mut values, c"port", &names_of_queue_pairs, queue_pairs, may_block);
         for (ring, kstat) in self.tx.iter().zip(TX_RINGS) {
-            counters(&mut values, kstat, &TX_RING, ring.all())?;
+            counters(&mut values, kstat, &TX_RING, ring.all(), may_block);
         }
-        counters(&mut values, c"rx_ring_0", &RX_RING, self.rx.all())?;
-        counters(&mut values, c"datagram", &ASKING, self.sa.all())?;
-        values.push(Value::gauge(c"datagram", last_failure, &self.sa.last_failure))?;
-        Ok(values)
+        counters(&mut values, c"rx_ring_0", &RX_RING, self.rx.all(), may_block);
+        counters(&mut values, c"datagram", &ASKING, self.sa.all(), may_block);
+        values.push_waiting(Value::gauge(c"datagram", last_failure, &self.sa.last_failure), may_block);
+        values
     }
 }
 
@@ -51,9 +51,9 @@ pub(crate) fn counters<'a>(
     kstat: &'static CStr,
     names: &[&'static CStr],
     counters: impl IntoIterator<Item = &'a Counter>,
-) -> Result<(), AllocError> {
-    counters
-        .into_iter()
-        .zip(names)
-        .try_for_each(|(counter, name)| values.push(Value::counter(kstat, name, counter)))
+    may_block: &MayBlock,
+) {
+    for (counter, name) in counters.into_iter().zip(names) {
+        values.push_waiting(Value::counter(kstat, name, counter), may_block);
+    }
 }

@@ -14,7 +14,7 @@ mod transmit;
 
 use gldv3::Stat;
 use kernel::counter::{CacheLine, Counter, sum};
-use kernel::{AllocError, KArc, KVec};
+use kernel::{KArc, KVec, MayBlock};
 
 pub(crate) use drops::{RxDrop, TxDrop};
 pub(crate) use dumped::counters;
@@ -40,20 +40,27 @@ pub(crate) struct Counters {
 impl Counters {
     /// Those of the link with this number, which sends from so many rings; a link without rings sends from one.
     #[inline(never)]
-    pub(crate) fn of(link: i32, rings: usize) -> Result<KArc<Self>, AllocError> {
-        let tx = KVec::try_from_fn(rings.max(1), |_| KArc::new(TxCounters::of(link)))?;
-        KArc::new(Self {
+    pub(crate) fn of(link: i32, rings: usize, may_block: &MayBlock) -> KArc<Self> {
+        let ring = |_| KArc::new_waiting(TxCounters::of(link), may_block);
+        let tx = KVec::from_fn_waiting(rings.max(1), may_block, ring);
+        let counters = Self {
             tx,
             rx: CacheLine(RxCounters::of(link)),
             sa: CacheLine::default(),
             state: State::default(),
             history: History::default(),
-        })
+        };
+        KArc::new_waiting(counters, may_block)
     }
 
     /// Those of one transmit ring.
     pub(crate) fn tx(&self, ring: usize) -> Option<&KArc<TxCounters>> {
         self.tx.get(ring)
+    }
+
+    /// Those of each transmit ring.
+    pub(crate) fn rings(&self) -> impl Iterator<Item = &KArc<TxCounters>> {
+        self.tx.iter()
     }
 
     /// Sends of all rings, of which a large one is one.
@@ -113,7 +120,7 @@ mod tests {
 
     #[test]
     fn every_counter_has_a_name() {
-        let counters = Counters::of(0, 2).unwrap();
+        let counters = Counters::of(0, 2, &MayBlock::on_host());
         let mut seen = std::vec::Vec::new();
         counters.read(&mut |index, _| seen.push(index));
         assert!(seen.into_iter().eq(0..Counters::NAMES.len()));
@@ -124,7 +131,7 @@ mod tests {
 
     #[test]
     fn bytes_count_the_ipoib_header_and_not_the_grh_in_both_directions() {
-        let counters = Counters::of(0, 0).unwrap();
+        let counters = Counters::of(0, 0, &MayBlock::on_host());
         let mut sent = PacketCounts::default();
         sent.add(Cast::Broadcast, 1, 4 + 28);
         counters.tx(0).unwrap().sent(&sent, true);
@@ -142,7 +149,7 @@ mod tests {
 
     #[test]
     fn rings_count_on_lines_of_their_own_and_add_up() {
-        let counters = Counters::of(0, 4).unwrap();
+        let counters = Counters::of(0, 4, &MayBlock::on_host());
         for ring in 0..4 {
             let mut sent = PacketCounts::default();
             sent.add(Cast::Unicast, ring as u32 + 1, 100);

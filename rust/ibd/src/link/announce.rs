@@ -11,7 +11,7 @@ use ipoib::connections::LONGEST_MESSAGE;
 use ipoib::link::Status;
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
-use kernel::{AllocError, KArc};
+use kernel::{KArc, MayBlock};
 
 /// Octets of the longest packet on a connection, without the IPoIB header: what the C driver says.
 pub(super) const CONNECTED_SDU: u32 = LONGEST_MESSAGE - 4;
@@ -69,7 +69,7 @@ impl News {
 }
 
 impl Announcer {
-    pub(crate) fn new() -> Result<Self, AllocError> {
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
         let news = News {
             latest: None,
             bounded: false,
@@ -84,7 +84,8 @@ impl Announcer {
             connected: AtomicBool::new(false),
             most: AtomicU32::new(UNBOUNDED),
         };
-        Ok(Self { news: KArc::new(Monitor::new(news)?)?, shown: KArc::new(shown)? })
+        let news = KArc::new_waiting(Monitor::new_waiting(news, may_block), may_block);
+        Self { news, shown: KArc::new_waiting(shown, may_block) }
     }
 
     /// Announces a status soon, instead of an older one that has not been announced yet.
@@ -170,9 +171,10 @@ impl Announcer {
     }
 
     /// Starts the thread. **May block.**
-    pub(crate) fn spawn(&self, mac: Mac) -> Result<Worker<News>, AllocError> {
+    pub(crate) fn spawn(&self, mac: Mac, may_block: &MayBlock) -> Worker<News> {
         let (news, shown) = (self.news.clone(), self.shown.clone());
-        Worker::spawn(c"ibd_announce", self.news.clone(), move |parker| live(parker, &news, &mac, &shown))
+        let body = move |parker: &Parker<'_, News>| live(parker, &news, &mac, &shown);
+        Worker::spawn(c"ibd_announce", self.news.clone(), may_block, body)
     }
 }
 

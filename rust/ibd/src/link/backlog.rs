@@ -7,7 +7,7 @@ use gldv3::Generation as RingGeneration;
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
 use kernel::time::Duration;
-use kernel::{AllocError, KArc};
+use kernel::{KArc, MayBlock};
 
 use super::{Shared, receive};
 
@@ -20,8 +20,8 @@ pub(crate) struct Backlog {
 }
 
 impl Backlog {
-    pub(crate) fn new() -> Result<KArc<Monitor<Self>>, AllocError> {
-        KArc::new(Monitor::new(Self { due: false })?)
+    pub(crate) fn new(may_block: &MayBlock) -> KArc<Monitor<Self>> {
+        KArc::new_waiting(Monitor::new_waiting(Self { due: false }, may_block), may_block)
     }
 
     /// Leaves to the thread what there is. **Any** context.
@@ -41,9 +41,9 @@ impl Shared {
 }
 
 /// Starts the thread. **May block.**
-pub(crate) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Backlog>, AllocError> {
+pub(crate) fn spawn(shared: &KArc<Shared>, may_block: &MayBlock) -> Worker<Backlog> {
     let body = shared.clone();
-    Worker::spawn(c"ibd_backlog", shared.backlog.clone(), move |parker| live(parker, &body))
+    Worker::spawn(c"ibd_backlog", shared.backlog.clone(), may_block, move |parker| live(parker, &body))
 }
 
 fn live(parker: &Parker<'_, Backlog>, shared: &Shared) {

@@ -7,7 +7,7 @@ use ipoib::Instant;
 use ipoib::link::{self, SaError};
 use kernel::sync::MonitorGuard;
 use kernel::thread::{Parker, Worker};
-use kernel::{AllocError, KArc, log};
+use kernel::{KArc, MayBlock, log};
 
 use super::Shared;
 use super::backlog::Backlog;
@@ -15,8 +15,9 @@ use super::control::{Control, Effect, Note};
 use super::fma::Fault;
 use super::job_queue::Job;
 use super::outgoing::{TooBigReport, answer};
+use super::qp_jobs;
 use super::sa_calls::Call;
-use super::worker::{refuse, run};
+use super::worker::{large_buffers, refuse};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
 
@@ -24,9 +25,9 @@ use crate::{kernel_instant, now, probes};
 const TIDY: Duration = Duration::from_secs(10);
 
 /// Starts the control thread. **May block.**
-pub(crate) fn spawn(shared: &KArc<Shared>) -> Result<Worker<Control>, AllocError> {
+pub(crate) fn spawn(shared: &KArc<Shared>, may_block: &MayBlock) -> Worker<Control> {
     let body = shared.clone();
-    Worker::spawn(c"ibd_control", shared.control.clone(), move |parker| live(parker, &body))
+    Worker::spawn(c"ibd_control", shared.control.clone(), may_block, move |parker| live(parker, &body))
 }
 
 fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
@@ -150,7 +151,8 @@ fn queue(shared: &KArc<Shared>, job: Job) {
     match shared.jobs.push(job) {
         Ok(()) => {}
         // Nobody can refuse these: done here, at the price of waiting for the adapter.
-        Err(job @ (Job::End(_) | Job::LargeBuffers)) => run(shared, job),
+        Err(Job::End(up_to)) => qp_jobs::end(shared, up_to),
+        Err(Job::LargeBuffers) => large_buffers(shared),
         Err(job) => {
             log!(note, shared.name, "too many requests to the adapter wait; will repeat one");
             refuse(shared, job);

@@ -9,7 +9,7 @@ use ipoib::link::Generation;
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::softint::SoftHandler;
 use kernel::sync::Monitor;
-use kernel::{AllocError, KArc};
+use kernel::{KArc, MayBlock};
 
 use super::incoming::{ConnectedReceiver, ConnectionCounters};
 use super::receive::{self, Receiver};
@@ -74,7 +74,7 @@ impl DeliveryState {
 
 impl Delivery {
     /// Shut.
-    pub(crate) fn new(counters: &KArc<ConnectionCounters>) -> Result<KArc<Self>, AllocError> {
+    pub(crate) fn new(counters: &KArc<ConnectionCounters>, may_block: &MayBlock) -> KArc<Self> {
         let state = DeliveryState {
             open: false,
             generation: None,
@@ -88,13 +88,14 @@ impl Delivery {
             answers: MblkChain::new(),
         };
         let not = || AtomicBool::new(false);
-        KArc::new(Self {
-            state: Monitor::new(state)?,
+        let delivery = Self {
+            state: Monitor::new_waiting(state, may_block),
             interrupt_may: not(),
             poll_may: not(),
             changed: not(),
             counters: counters.clone(),
-        })
+        };
+        KArc::new_waiting(delivery, may_block)
     }
 
     /// The link is started, or its receive ring is. What came in before this is looked for by the caller

@@ -5,7 +5,7 @@
 //! or a want of memory. What is a fault is reported at once, and then once a minute at most, with how often it came: an adapter that fails
 //! again and again fills no log. The node of a port is degraded as long as the last of its links that said anything says so.
 
-use kernel::AllocError;
+use kernel::MayBlock;
 use kernel::fm::{Class, Impact};
 use kernel::sync::Mutex;
 use kernel::time::{Duration, Instant};
@@ -66,8 +66,8 @@ impl Kind {
 }
 
 impl Faults {
-    pub(super) fn new() -> Result<Self, AllocError> {
-        Mutex::new(Told::default()).map(Self)
+    pub(super) fn new(may_block: &MayBlock) -> Self {
+        Self(Mutex::new_waiting(Told::default(), may_block))
     }
 }
 

@@ -12,7 +12,7 @@
 use ibtf::CqHandler;
 use kernel::ddi::DevInfo;
 use kernel::softint::{SoftHandler, SoftInterrupt};
-use kernel::{Errno, KArc, KVec};
+use kernel::{Errno, KArc, KVec, MayBlock};
 
 use super::delivery::Delivery;
 use super::outgoing::SendCompletions;
@@ -40,8 +40,8 @@ impl<H: SoftHandler> Trigger<H> {
         self.0.handler()
     }
 
-    fn new(dip: DevInfo, handler: KArc<H>) -> Result<KArc<Self>, Errno> {
-        KArc::new(Self(SoftInterrupt::new(dip, handler)?)).map_err(Errno::from)
+    fn new(dip: DevInfo, handler: KArc<H>, may_block: &MayBlock) -> Result<KArc<Self>, Errno> {
+        Ok(KArc::new_waiting(Self(SoftInterrupt::new(dip, handler)?), may_block))
     }
 }
 
@@ -52,13 +52,16 @@ impl Interrupts {
         delivery: &KArc<Delivery>,
         transmitters: &Transmitters,
         send_completions: &KArc<SendCompletions>,
+        may_block: &MayBlock,
     ) -> Result<Self, Errno> {
-        let receive = Trigger::new(dip, delivery.clone())?;
+        let receive = Trigger::new(dip, delivery.clone(), may_block)?;
         let mut transmit = KVec::new();
         for transmitter in transmitters.iter() {
-            transmit.push(Trigger::new(dip, transmitter.clone())?).map_err(|_| Errno::ENOMEM)?;
+            let trigger = Trigger::new(dip, transmitter.clone(), may_block)?;
+            transmit.push_waiting(trigger, may_block);
         }
-        Ok(Self { receive, transmit, send_completions: Trigger::new(dip, send_completions.clone())? })
+        let send_completions = Trigger::new(dip, send_completions.clone(), may_block)?;
+        Ok(Self { receive, transmit, send_completions })
     }
 
     /// For the CQs of connections that the link sends on.

@@ -12,7 +12,7 @@ use ipoib::link::{Generation, Standing, Ticket, Why};
 use ipoib::paths::Followed;
 use kernel::sync::Monitor;
 use kernel::thread::{Parker, Worker};
-use kernel::{AllocError, KArc};
+use kernel::{KArc, MayBlock};
 
 use super::Shared;
 use super::fma::Fault;
@@ -61,9 +61,9 @@ pub(crate) struct Queue {
 pub(crate) struct Jobs(KArc<Monitor<Queue>>);
 
 impl Jobs {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        KArc::new(Monitor::new(Queue { waiting: Ring::new(CAPACITY)?, running: false, tidies: false })?)
-            .map(Self)
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        let queue = Queue { waiting: Ring::new(CAPACITY, may_block), running: false, tidies: false };
+        Self(KArc::new_waiting(Monitor::new_waiting(queue, may_block), may_block))
     }
 
     /// Queues a job, or hands it back if too many wait. Of two that tidy up one is enough.
@@ -90,9 +90,9 @@ impl Jobs {
     }
 
     /// Starts the thread. **May block.**
-    pub(crate) fn spawn(&self, shared: &KArc<Shared>) -> Result<Worker<Queue>, AllocError> {
+    pub(crate) fn spawn(&self, shared: &KArc<Shared>, may_block: &MayBlock) -> Worker<Queue> {
         let shared = shared.clone();
-        Worker::spawn(c"ibd_local", self.0.clone(), move |parker| work(parker, &shared))
+        Worker::spawn(c"ibd_local", self.0.clone(), may_block, move |parker| work(parker, &shared))
     }
 }
 
@@ -106,7 +106,7 @@ fn work(parker: &Parker<'_, Queue>, shared: &KArc<Shared>) {
         queue.running = true;
         queue.tidies &= !matches!(job, Job::Tidy);
         drop(queue);
-        super::worker::run(shared, job);
+        super::worker::run(shared, job, parker.may_block());
         queue = parker.lock();
         queue.running = false;
         if queue.waiting.is_empty() {

@@ -9,7 +9,7 @@ use ipoib::{Gid, LinkAddr, PKey, Qpn};
 use kernel::ddi::DevInfo;
 use kernel::thread::Worker;
 use kernel::time::{Duration, Instant};
-use kernel::{AllocError, Errno, KArc, KBox, log};
+use kernel::{Errno, KArc, KBox, MayBlock, log};
 
 use super::announce::News;
 use super::backlog::{self, Backlog};
@@ -68,13 +68,13 @@ struct Threads {
 
 impl Threads {
     /// **May block.**
-    fn start(shared: &KArc<Shared>) -> Result<Self, AllocError> {
-        Ok(Self {
-            _control: control_thread::spawn(shared)?,
-            _worker: shared.jobs.spawn(shared)?,
-            _backlog: backlog::spawn(shared)?,
-            _announcer: shared.announcer.spawn(shared.mac.clone())?,
-        })
+    fn start(shared: &KArc<Shared>, may_block: &MayBlock) -> Self {
+        Self {
+            _control: control_thread::spawn(shared, may_block),
+            _worker: shared.jobs.spawn(shared, may_block),
+            _backlog: backlog::spawn(shared, may_block),
+            _announcer: shared.announcer.spawn(shared.mac.clone(), may_block),
+        }
     }
 }
 
@@ -96,6 +96,7 @@ impl Link {
         instance: InstanceNumber,
         common: &Common,
         number: i32,
+        may_block: &MayBlock,
     ) -> Result<Self, Errno> {
         let config = Config {
             dip,
@@ -106,12 +107,12 @@ impl Link {
             max_sdu: FIRST_SDU,
             multicast_sdu: FIRST_SDU,
         };
-        let name = Name::new(dip, node, pkey)?;
+        let name = Name::new(dip, node, pkey, may_block);
         let rings = RingCount::read(dip, &name);
         let mut inner = None;
         let make = |mac| {
             let pool = common.pool.clone();
-            let shared = Shared::new(dip, &name, rings, mac, number, pool, seed(&node, pkey))?;
+            let shared = Shared::new(dip, &name, rings, mac, number, pool, may_block);
             let made = inner.insert(Inner {
                 listing: None,
                 member: None,
@@ -121,13 +122,13 @@ impl Link {
                 client: None,
                 recorded: None,
             });
-            made.open(dip, common, number)?;
+            made.open(dip, common, number, may_block)?;
             Ok(Provider(made.shared.clone()))
         };
         let registration = if rings.receive {
-            Registration::register_with_rings(&config, rings.transmit, make)?
+            Registration::register_with_rings(&config, rings.transmit, may_block, make)?
         } else {
-            Registration::register(&config, make)?
+            Registration::register(&config, may_block, make)?
         };
         // Set by the closure above, or it would not have succeeded.
         let inner = inner.ok_or(Errno::EIO)?;
@@ -207,28 +208,35 @@ impl Link {
 
 impl Inner {
     #[inline(never)]
-    fn open(&mut self, dip: DevInfo, common: &Common, number: i32) -> Result<(), Errno> {
+    fn open(
+        &mut self,
+        dip: DevInfo,
+        common: &Common,
+        number: i32,
+        may_block: &MayBlock,
+    ) -> Result<(), Errno> {
         let Self { shared, .. } = self;
-        self.recorded = Some(LinkRecords::record(&common.records, dip, shared)?);
-        self.listing = Some(Directory::list(&common.directory, number, shared.clone())?);
-        self.member = Some(SaPool::admit(&common.pool, &shared.node, shared.number, shared.clone())?);
+        self.recorded = Some(LinkRecords::record(&common.records, dip, shared, may_block));
+        self.listing = Some(Directory::list(&common.directory, number, shared.clone(), may_block));
+        self.member =
+            Some(SaPool::admit(&common.pool, &shared.node, shared.number, shared.clone(), may_block));
         let name = &shared.name;
-        let client = Client::attach(&common.clients, dip, &CLIENT, Events(shared.clone()));
+        let client = Client::attach(&common.clients, dip, &CLIENT, may_block, Events(shared.clone()));
         let client = named(name, "IBTF client", client)?;
         self.client = Some(client.clone());
         shared.hardware.open(|| {
-            let hca = named(name, "adapter", Hca::open(&client, shared.node.hca.get()))?;
-            let pd = named(name, "protection domain", Pd::new(&hca))?;
+            let hca = named(name, "adapter", Hca::open(&client, shared.node.hca.get(), may_block))?;
+            let pd = named(name, "protection domain", Pd::new(&hca, may_block))?;
             Ok((hca, pd))
         })?;
         let interrupts =
-            Interrupts::new(dip, &shared.delivery, &shared.transmitters, &shared.send_completions);
-        let interrupts = KArc::new(named(name, "soft interrupts", interrupts)?)?;
+            Interrupts::new(dip, &shared.delivery, &shared.transmitters, &shared.send_completions, may_block);
+        let interrupts = KArc::new_waiting(named(name, "soft interrupts", interrupts)?, may_block);
         *shared.interrupts.lock() = Some(interrupts);
-        shared.configure(dip);
+        shared.configure(dip, may_block);
         client.subscribe();
-        self.statistics = Some(named(name, "statistics", Statistics::publish(shared))?);
-        self.threads = Some(named(name, "threads", Threads::start(shared))?);
+        self.statistics = Some(named(name, "statistics", Statistics::publish(shared, may_block))?);
+        self.threads = Some(Threads::start(shared, may_block));
         Ok(())
     }
 
@@ -400,8 +408,8 @@ fn log_exchange(name: &Name, what: Asked, gid: Gid, status: u32) {
     }
 }
 
-/// Something that differs between links and starts; not a secret, only not known in advance outside the host.
-fn seed(node: &Node, pkey: PKey) -> u64 {
+/// Keys hashes and jitter: something that differs between links and starts; not a secret, only not known in advance outside the host.
+pub(super) fn seed(node: &Node, pkey: PKey) -> u64 {
     let time = Instant::now().as_nanos();
     let mut seed = time ^ node.port_guid.get().rotate_left(17) ^ u64::from(pkey.get()) << 48;
     seed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -56,14 +56,14 @@ mod worker;
 use gldv3::Mac;
 use ibtf::{BufferPool, Client, Pd, PoolList};
 use ipoib::link::BroadcastGroup;
-use ipoib::paths::DenialEpoch;
+use ipoib::paths::{DenialEpoch, PathSlot};
 use ipoib::{Gid, PKey};
 use kernel::ddi::{DevInfo, NodeName};
 use kernel::dump::Value;
 use kernel::kstat;
 use kernel::log::{Causes, Source};
 use kernel::sync::{Monitor, Mutex};
-use kernel::{AllocError, KArc, KVec};
+use kernel::{KArc, KVec, MayBlock};
 
 use announce::Announcer;
 use backlog::Backlog;
@@ -73,7 +73,7 @@ use fma::Faults;
 use incoming::{ConnectionCounters, Listener, is_slab};
 use interrupts::Interrupts;
 use job_queue::Jobs;
-use neighbour::StaticRates;
+use neighbour::{Neighbour, StaticRates};
 use outgoing::SendCompletions;
 use rings::RingCount;
 use settings::Settings;
@@ -87,6 +87,7 @@ use crate::node::Node;
 use crate::sa_pool::SaPool;
 
 pub(crate) use lifecycle::Link;
+use lifecycle::seed;
 pub(crate) use provider::Provider;
 pub(crate) use sa_calls::Call;
 pub(crate) use settings::MOST_PATH_LOOKUPS;
@@ -175,8 +176,9 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    pub(crate) fn new(dip: DevInfo, node: Node, pkey: PKey) -> Result<Self, AllocError> {
-        Ok(Self { device: dip.name(), node, pkey, causes: KArc::new(Causes::new()?)? })
+    pub(crate) fn new(dip: DevInfo, node: Node, pkey: PKey, may_block: &MayBlock) -> Self {
+        let causes = KArc::new_waiting(Causes::new(may_block), may_block);
+        Self { device: dip.name(), node, pkey, causes }
     }
 }
 
@@ -199,12 +201,14 @@ fn new_control(
     pkey: PKey,
     denial_epoch: KArc<DenialEpoch>,
     seed: u64,
-) -> Result<KArc<Monitor<Control>>, AllocError> {
-    KArc::new(Monitor::new(Control::new(pkey, denial_epoch, seed)?)?)
+    may_block: &MayBlock,
+) -> KArc<Monitor<Control>> {
+    let control = Control::new(pkey, denial_epoch, seed, may_block);
+    KArc::new_waiting(Monitor::new_waiting(control, may_block), may_block)
 }
 
 impl Shared {
-    /// A link that does nothing yet. `seed` keys hashes and jitter.
+    /// A link that does nothing yet. Waits for memory: **may block**.
     #[inline(never)]
     pub(crate) fn new(
         dip: DevInfo,
@@ -213,14 +217,15 @@ impl Shared {
         mac: Mac,
         number: i32,
         pool: KArc<SaPool>,
-        seed: u64,
-    ) -> Result<KArc<Self>, AllocError> {
+        may_block: &MayBlock,
+    ) -> KArc<Self> {
         let Name { node, pkey, .. } = *name;
-        let counters = Counters::of(number, rings.transmit)?;
-        let denial_epoch = KArc::new(DenialEpoch::new())?;
-        let control = new_control(pkey, denial_epoch.clone(), seed)?;
-        let connection_counters = KArc::new(ConnectionCounters::default())?;
-        let send_completions = SendCompletions::new(&control)?;
+        let seed = seed(&node, pkey);
+        let counters = Counters::of(number, rings.transmit, may_block);
+        let denial_epoch = KArc::new_waiting(DenialEpoch::new(), may_block);
+        let control = new_control(pkey, denial_epoch.clone(), seed, may_block);
+        let connection_counters = KArc::new_waiting(ConnectionCounters::default(), may_block);
+        let send_completions = SendCompletions::new(&control, may_block);
         let transmitters = Transmitters::new(
             rings.transmit,
             &mac,
@@ -228,8 +233,9 @@ impl Shared {
             &control,
             &denial_epoch,
             seed,
-        )?;
-        KArc::new(Self {
+            may_block,
+        );
+        let shared = Self {
             node,
             pkey,
             number,
@@ -238,35 +244,37 @@ impl Shared {
             mac,
             counters,
             control,
-            jobs: Jobs::new()?,
+            jobs: Jobs::new(may_block),
             pool,
-            announcer: Announcer::new()?,
-            backlog: Backlog::new()?,
-            delivery: Delivery::new(&connection_counters)?,
+            announcer: Announcer::new(may_block),
+            backlog: Backlog::new(may_block),
+            delivery: Delivery::new(&connection_counters, may_block),
             transmitters,
-            interrupts: Mutex::new(None)?,
-            settings: Mutex::new(Settings::default())?,
-            hardware: Held::new()?,
+            interrupts: Mutex::new_waiting(None, may_block),
+            settings: Mutex::new_waiting(Settings::default(), may_block),
+            hardware: Held::new(may_block),
             rates: StaticRates::new(name.clone()),
-            retired: Mutex::new(Retired::default())?,
-            listener: Mutex::new(None)?,
+            retired: Mutex::new_waiting(Retired::default(), may_block),
+            listener: Mutex::new_waiting(None, may_block),
             connection_counters,
             send_completions,
-            faults: Faults::new()?,
+            faults: Faults::new(may_block),
             dip,
-        })
+        };
+        KArc::new_waiting(shared, may_block)
     }
 
     /// Where what a crash dump has of the link is.
-    pub(crate) fn dumped(&self) -> Result<KVec<Value>, AllocError> {
-        let mut values = self.counters.dumped()?;
+    pub(crate) fn dumped(&self, may_block: &MayBlock) -> KVec<Value> {
+        let mut values = self.counters.dumped(may_block);
         counters(
             &mut values,
             c"connections",
             <ConnectionCounters as kstat::Source>::NAMES,
             self.connection_counters.all(),
-        )?;
-        Ok(values)
+            may_block,
+        );
+        values
     }
 
     /// Tells the machines something, and wakes the control thread.
@@ -351,14 +359,12 @@ impl Shared {
         }
     }
 
-    /// Makes room for so many addresses, if there is less. **May block.**
-    fn make_room(&self, addresses: usize) -> Result<(), AllocError> {
-        let more = KVec::from_fn(addresses, |_| ipoib::paths::PathSlot::default())?;
+    /// Remembers as many addresses as there is room for, if there was less. **May block.**
+    fn remember_in(&self, more: KVec<PathSlot<Neighbour>>) {
         let mut control = self.control.lock();
         let before = control.paths.grow(more);
         drop(control);
         drop(before);
-        Ok(())
     }
 
     /// Frees address handles nobody uses and closes retired pools whose buffers are all home. **May block.**

@@ -7,7 +7,7 @@ use ibtf::{Asker, PathRecord};
 use ipoib::link::{Status, Up};
 use ipoib::paths::{DropReason, Known};
 use ipoib::{Instant, LinkAddr, Mgid, Mtu, Scope};
-use kernel::{AllocError, Errno, KBox, KVec, Vacant};
+use kernel::{Errno, KBox, KVec, MayBlock, Vacant};
 
 use super::Shared;
 use super::control::Control;
@@ -37,8 +37,8 @@ pub(crate) struct Answered {
 }
 
 impl Questions {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self { waiting: KVec::with_capacity(MOST)?, leaving: 0 })
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        Self { waiting: KVec::with_capacity_waiting(MOST, may_block), leaving: 0 }
     }
 
     /// How many askers have not been called.

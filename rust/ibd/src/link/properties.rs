@@ -2,8 +2,9 @@
 
 use gldv3::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
 use ipoib::link::{BroadcastState, Status};
+use ipoib::paths::PathSlot;
 use kernel::ddi::{DevInfo, Scope};
-use kernel::{Errno, log};
+use kernel::{Errno, KVec, MayBlock, log};
 
 use super::Shared;
 use super::announce::{CONNECTED_SDU, UNBOUNDED};
@@ -21,7 +22,7 @@ const LEAST_SDU: u32 = 1280;
 
 impl Shared {
     /// What the driver's configuration file says of every link. **May block.**
-    pub(super) fn configure(&self, dip: DevInfo) {
+    pub(super) fn configure(&self, dip: DevInfo, may_block: &MayBlock) {
         let mut settings = Settings::default();
         settings.configure(
             |name| dip.prop_int(name, Scope::Node),
@@ -36,7 +37,7 @@ impl Shared {
         );
         *self.settings.lock() = settings;
         for key in Key::all() {
-            self.apply(key);
+            self.apply(key, may_block);
         }
     }
 
@@ -45,7 +46,12 @@ impl Shared {
     }
 
     /// See [`gldv3::Provider::set_property`].
-    pub(super) fn set_property(&self, id: PropertyId<'_>, value: PropertyValue<'_>) -> Result<(), Errno> {
+    pub(super) fn set_property(
+        &self,
+        id: PropertyId<'_>,
+        value: PropertyValue<'_>,
+        may_block: &MayBlock,
+    ) -> Result<(), Errno> {
         match id {
             PropertyId::LinkMode => match value.u32()? {
                 mode @ (DATAGRAM | CONNECTED) => self.set_mode(mode == CONNECTED),
@@ -59,7 +65,7 @@ impl Shared {
                 // A started link says that it is busy, whatever the value.
                 settings.set(key, value.unwrap_or(-1), started)?;
                 drop(settings);
-                self.apply(key);
+                self.apply(key, may_block);
                 Ok(())
             }
             PropertyId::Mtu => self.set_mtu(value.u32()?),
@@ -134,28 +140,19 @@ impl Shared {
         }
     }
 
-    /// Makes a value that was set tell, as far as that is not left to the next start. **May block**, for the adapter only.
-    fn apply(&self, key: Key) {
+    /// Makes a value that was set tell, as far as that is not left to the next start. **May block**, for the adapter and for memory only.
+    fn apply(&self, key: Key, may_block: &MayBlock) {
         let settings = *self.settings.lock();
         match key {
             Key::CreateBroadcastGroup => self.tell(|control| control.link.set_create(settings.is_on(key))),
             Key::LsoEnable => self.mac.capabilities_update(),
             Key::NumAh => {
-                let addresses = settings.get(key);
-                if self.make_room(addresses as usize).is_err() {
-                    // More room is made again when it is needed.
-                    log!(note, self.name, "no memory to remember {addresses} addresses");
-                }
+                let addresses = settings.get(key) as usize;
+                self.remember_in(KVec::from_fn_waiting(addresses, may_block, |_| PathSlot::default()));
             }
             Key::HashSize => {
                 let units = settings.get(key);
-                if self.transmitters.iter().any(|transmitter| transmitter.remember(units).is_err()) {
-                    log!(
-                        note,
-                        self.name,
-                        "no memory for a cache of {units} times 32 addresses: left as it was"
-                    );
-                }
+                self.transmitters.iter().for_each(|transmitter| transmitter.remember(units, may_block));
             }
             Key::PathLookups | Key::PathPackets | Key::PathRefresh => {
                 // Within the bounds of the table, they fit.

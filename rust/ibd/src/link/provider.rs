@@ -11,7 +11,7 @@ use ipoib::header::IPOIB_HEADER_LEN;
 use ipoib::{Cast, LinkAddr};
 use kernel::mblk::MblkChain;
 use kernel::user::{self, Cred};
-use kernel::{Errno, KArc};
+use kernel::{Errno, KArc, MayBlock};
 
 use super::Shared;
 use super::queue_pairs::abilities;
@@ -120,8 +120,13 @@ impl gldv3::Provider for Provider {
         Ok(answer.len())
     }
 
-    fn set_property(&self, id: PropertyId<'_>, value: PropertyValue<'_>) -> Result<(), Errno> {
-        self.0.set_property(id, value)
+    fn set_property(
+        &self,
+        id: PropertyId<'_>,
+        value: PropertyValue<'_>,
+        may_block: &MayBlock,
+    ) -> Result<(), Errno> {
+        self.0.set_property(id, value, may_block)
     }
 
     fn get_property(&self, id: PropertyId<'_>, value: &mut PropertyBuffer<'_>) -> Result<(), Errno> {

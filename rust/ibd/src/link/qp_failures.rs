@@ -4,7 +4,7 @@
 use ibtf::{ChannelId, CqId, UdChannel};
 use ipoib::Instant;
 use ipoib::link::STEADY;
-use kernel::{AllocError, KVec};
+use kernel::{KVec, MayBlock};
 
 /// Failures kept while queue pairs are being built; each of a link's queue pairs and CQs tells once.
 const MOST: usize = 32;
@@ -36,8 +36,8 @@ pub(crate) struct Failures {
 }
 
 impl Failures {
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        Ok(Self { told: KVec::with_capacity(MOST)?, last: None, is_fault: false })
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        Self { told: KVec::with_capacity_waiting(MOST, may_block), last: None, is_fault: false }
     }
 
     /// A queue pair of the link has failed: for the second time soon it is a fault of the adapter's.

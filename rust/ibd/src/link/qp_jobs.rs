@@ -3,7 +3,7 @@
 use ibtf::{McgInfo, Pd, Status, UdChannel};
 use ipoib::Qpn;
 use ipoib::link::{Event, Generation, Standing, Ticket};
-use kernel::{KArc, log};
+use kernel::{KArc, MayBlock, log};
 
 use super::Shared;
 use super::incoming::listen;
@@ -32,12 +32,12 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &BuildCont
 
 /// Makes the queue pairs, closed: the link has its number then. **May block.**
 #[inline(never)]
-pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16) {
+pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16, may_block: &MayBlock) {
     with_parts(shared, ticket, |_, parts| {
         match pairs(shared, parts, ticket, pkey_index, |generation| QpKeys::closed(pkey_index, generation)) {
             Ok(Some(mut handles)) => {
                 // Before the link has its address, which says so.
-                listen(shared, &mut handles);
+                listen(shared, &mut handles, may_block);
                 let qpn = handles.first().map(|channel| Qpn::from_low_bits(channel.qpn())).ok();
                 shared.tell(|control| control.link.handle_event(now(), Event::Built(ticket, qpn)));
             }
@@ -84,11 +84,23 @@ fn pairs(
 
 /// Has the queue pairs carry what the plan says. **May block.**
 #[inline(never)]
-pub(crate) fn build(shared: &KArc<Shared>, ticket: Ticket, standing: &Standing, broadcast: &McgInfo) {
+pub(crate) fn build(
+    shared: &KArc<Shared>,
+    ticket: Ticket,
+    standing: &Standing,
+    broadcast: &McgInfo,
+    may_block: &MayBlock,
+) {
     let keys = QpKeys { pkey_index: standing.plan.pkey_index, qkey: standing.plan.qkey };
     with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, keys.pkey_index, |_| keys) {
         Ok(Some(mut handles)) => {
-            listen(shared, &mut handles);
+            listen(shared, &mut handles, may_block);
+            if handles.abilities().connected {
+                shared
+                    .transmitters
+                    .iter()
+                    .for_each(|transmitter| transmitter.remember_connections(may_block));
+            }
             build_on(shared, parts, ticket, &handles, standing, broadcast);
         }
         Ok(None) => refuse(shared, ticket),

@@ -12,7 +12,7 @@ use ipoib::Mtu;
 use kernel::counter::Gauge;
 use kernel::kstat::{Kstat, Source};
 use kernel::log::Line;
-use kernel::{AllocError, Errno, KArc, KBox, KVec};
+use kernel::{Errno, KArc, KBox, KVec, MayBlock};
 
 use super::Shared;
 use super::transmit::Transmitter;
@@ -34,20 +34,27 @@ pub(super) struct Statistics {
 impl Statistics {
     /// Under the driver's name and the number of the link. **May block.**
     #[inline(never)]
-    pub(super) fn publish(shared: &KArc<Shared>) -> Result<KBox<Self>, Errno> {
-        let ring = |ring| publish(shared, name("tx_ring_", ring).as_c_str(), transmit_ring(shared, ring)?);
-        Ok(KBox::new(Self {
+    pub(super) fn publish(shared: &KArc<Shared>, may_block: &MayBlock) -> Result<KBox<Self>, Errno> {
+        let paths = Paths { shared: shared.clone(), hits: Gauge::default() };
+        let mut transmit = KVec::with_capacity_waiting(shared.transmitters.len(), may_block);
+        for (ring, transmitter) in shared.transmitters.iter().enumerate() {
+            let source = KArc::new_waiting(TransmitRing(transmitter.clone()), may_block);
+            let kstat = publish(shared, name("tx_ring_", ring).as_c_str(), source)?;
+            transmit.push_waiting(kstat, may_block);
+        }
+        let statistics = Self {
             _datagram: publish(shared, c"datagram", shared.counters.clone())?,
-            _port: publish(shared, c"port", KArc::new(Port(shared.clone()))?)?,
-            _paths: publish(
+            _port: publish(shared, c"port", KArc::new_waiting(Port(shared.clone()), may_block))?,
+            _paths: publish(shared, c"paths", KArc::new_waiting(paths, may_block))?,
+            _groups: publish(shared, c"groups", KArc::new_waiting(Groups(shared.clone()), may_block))?,
+            _receive: publish(
                 shared,
-                c"paths",
-                KArc::new(Paths { shared: shared.clone(), hits: Gauge::default() })?,
+                c"rx_ring_0",
+                KArc::new_waiting(ReceiveRing(shared.clone()), may_block),
             )?,
-            _groups: publish(shared, c"groups", KArc::new(Groups(shared.clone()))?)?,
-            _receive: publish(shared, c"rx_ring_0", KArc::new(ReceiveRing(shared.clone()))?)?,
-            _transmit: KVec::try_from_fn(shared.transmitters.len(), ring)?,
-        })?)
+            _transmit: transmit,
+        };
+        Ok(KBox::new_waiting(statistics, may_block))
     }
 }
 
@@ -61,10 +68,6 @@ fn name(kind: &str, ring: usize) -> Line<16> {
     // Eight rings at most: it fits.
     let _ = write!(name, "{kind}{ring}");
     name
-}
-
-fn transmit_ring(shared: &Shared, ring: usize) -> Result<KArc<TransmitRing>, AllocError> {
-    KArc::new(TransmitRing(shared.transmitters.of(ring).ok_or(AllocError)?.clone()))
 }
 
 /// `tx_ring_N`: what one transmit ring sent and dropped, and how full it is.

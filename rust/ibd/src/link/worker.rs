@@ -4,9 +4,9 @@ use core::time::Duration;
 
 use ibtf::{Hca, McgInfo, Pd, PortInfo, PortState, Status};
 use ipoib::link::{self, Port, Ticket};
-use ipoib::paths::{LookupError, Resolution};
+use ipoib::paths::{LookupError, PathSlot, Resolution};
 use ipoib::{LinkAddr, Mtu, Qpn};
-use kernel::{KArc, log};
+use kernel::{KArc, KVec, MayBlock, log};
 
 use super::Shared;
 use super::job_queue::Job;
@@ -19,11 +19,11 @@ use crate::node::gid;
 use crate::now;
 
 /// Does one job. **May block.**
-pub(crate) fn run(shared: &KArc<Shared>, job: Job) {
+pub(crate) fn run(shared: &KArc<Shared>, job: Job, may_block: &MayBlock) {
     match job {
         Job::QueryPort(ticket) => query_port(shared, ticket),
-        Job::Make(ticket, pkey_index) => qp_jobs::make(shared, ticket, pkey_index),
-        Job::Build(ticket, standing, info) => qp_jobs::build(shared, ticket, &standing, &info),
+        Job::Make(ticket, pkey_index) => qp_jobs::make(shared, ticket, pkey_index, may_block),
+        Job::Build(ticket, standing, info) => qp_jobs::build(shared, ticket, &standing, &info, may_block),
         Job::AttachBroadcast(ticket, info) => attach_broadcast(shared, ticket, &info),
         Job::End(up_to) => qp_jobs::end(shared, up_to),
         Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
@@ -129,16 +129,18 @@ pub(super) fn tell_narrow(shared: &Shared, to: &Neighbour) {
     }
 }
 
+/// Nobody waits for it, and others wait for this thread: so it does not wait for memory, and asks again later.
 fn make_room(shared: &Shared, addresses: usize) {
-    let made = shared.make_room(addresses);
-    if made.is_err() {
+    let more = KVec::from_fn(addresses, |_| PathSlot::default());
+    if more.is_err() {
         log!(note, shared.name, "no memory to remember {addresses} addresses");
     }
-    shared.tell(|control| control.path_table_grown(now(), made.is_ok()));
+    let made = more.map(|more| shared.remember_in(more)).is_ok();
+    shared.tell(|control| control.path_table_grown(now(), made));
 }
 
 #[inline(never)]
-fn large_buffers(shared: &Shared) {
+pub(crate) fn large_buffers(shared: &Shared) {
     let settings = *shared.settings.lock();
     for transmitter in shared.transmitters.iter() {
         let Some(generation) = transmitter.wants_large() else { continue };

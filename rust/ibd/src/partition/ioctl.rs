@@ -7,7 +7,7 @@ use gldv3::ibpart::{self, Header, PartitionError, PartitionRecord, PortRecord, P
 use gldv3::ioctl::{Copy, Entry, Ioctl};
 use ibtf::PathRecord;
 use kernel::user::{Cred, GLOBAL_ZONE, UserMemory};
-use kernel::{AllocError, Errno, KVec};
+use kernel::{Errno, KVec, MayBlock};
 
 use super::Ports;
 
@@ -18,12 +18,12 @@ fn check_visible(link: LinkId, cred: Cred<'_>) -> Result<(), Errno> {
 }
 
 /// The rows dld is told.
-pub(crate) fn ioctls() -> Result<KVec<Entry<Ports>>, AllocError> {
-    let mut rows = KVec::with_capacity(4)?;
+pub(crate) fn ioctls(may_block: &MayBlock) -> KVec<Entry<Ports>> {
+    let mut rows = KVec::new();
     for row in [Entry::of::<Create>(), Entry::of::<Delete>(), Entry::of::<Info>(), Entry::of::<Path>()] {
-        rows.push(row)?;
+        rows.push_waiting(row, may_block);
     }
-    Ok(rows)
+    rows
 }
 
 struct Create;
@@ -39,9 +39,10 @@ impl Ioctl<Ports> for Create {
         record: &mut PartitionRecord,
         _: UserMemory<'_>,
         cred: Cred<'_>,
+        may_block: &MayBlock,
     ) -> Result<(), Errno> {
         record.header.status = 0;
-        ports.create(record, cred.zone_id()).map_err(|(error, status)| {
+        ports.create(record, cred.zone_id(), may_block).map_err(|(error, status)| {
             record.header.status = status.map_or(0, |status| status as i32);
             error
         })
@@ -61,6 +62,7 @@ impl Ioctl<Ports> for Delete {
         record: &mut PartitionRecord,
         _: UserMemory<'_>,
         cred: Cred<'_>,
+        _: &MayBlock,
     ) -> Result<(), Errno> {
         ports.delete(LinkId(record.partition_link), cred.zone_id())
     }
@@ -74,7 +76,13 @@ impl Ioctl<Ports> for Info {
     const PRIVILEGED: bool = false;
     type Record = Header;
 
-    fn call(ports: &Ports, header: &mut Header, user: UserMemory<'_>, cred: Cred<'_>) -> Result<(), Errno> {
+    fn call(
+        ports: &Ports,
+        header: &mut Header,
+        user: UserMemory<'_>,
+        cred: Cred<'_>,
+        _: &MayBlock,
+    ) -> Result<(), Errno> {
         match header.command {
             ibpart::INFO_PARTITION => {
                 let asked: PartitionRecord = user.read()?;
@@ -100,7 +108,13 @@ impl Ioctl<Ports> for Path {
     const PRIVILEGED: bool = true;
     type Record = PathRecord;
 
-    fn call(ports: &Ports, record: &mut PathRecord, _: UserMemory<'_>, cred: Cred<'_>) -> Result<(), Errno> {
+    fn call(
+        ports: &Ports,
+        record: &mut PathRecord,
+        _: UserMemory<'_>,
+        cred: Cred<'_>,
+        _: &MayBlock,
+    ) -> Result<(), Errno> {
         check_visible(LinkId(record.link), cred)?;
         ports.common.directory.tell_path(record)
     }

@@ -3,9 +3,9 @@
 use gldv3::ibpart::PartitionError;
 use gldv3::{InstanceNumber, LinkId};
 use ipoib::PKey;
-use kernel::Errno;
 use kernel::ddi::DevInfo;
 use kernel::time::{Duration, sleep};
+use kernel::{Errno, MayBlock};
 
 use super::Refusal;
 use crate::common::Common;
@@ -29,8 +29,10 @@ impl PartitionLink {
         pkey: PKey,
         id: LinkId,
         zone: i32,
+        may_block: &MayBlock,
     ) -> Result<Self, Refusal> {
-        let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, common, id.0 as i32);
+        let number = id.0 as i32;
+        let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, common, number, may_block);
         let link = made.map_err(|error| match error {
             Errno::EIO => (error, Some(PartitionError::NoResource)),
             other => (other, None),

@@ -18,7 +18,7 @@ use kernel::ddi::DevInfo;
 use kernel::list::{List, Room};
 use kernel::sync::Mutex;
 use kernel::user::GLOBAL_ZONE;
-use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, log};
+use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, MayBlock, log};
 
 use crate::common::Common;
 use crate::node::Node;
@@ -77,15 +77,16 @@ struct Made {
 }
 
 impl Ports {
-    pub(crate) fn new(common: KArc<Common>) -> Result<KArc<Self>, AllocError> {
-        KArc::new(Self { common, lists: Mutex::new(Lists { ports: List::new(), partitions: List::new() })? })
+    pub(crate) fn new(common: KArc<Common>, may_block: &MayBlock) -> KArc<Self> {
+        let lists = Lists { ports: List::new(), partitions: List::new() };
+        KArc::new_waiting(Self { common, lists: Mutex::new_waiting(lists, may_block) }, may_block)
     }
 
     /// Attaches a port. **May block.**
-    pub(crate) fn attach(&self, dip: DevInfo, node: Node) -> Result<(), Errno> {
-        let (shared, room) = spare()?;
-        let spare = Some(spare()?);
-        let port = shared.fill(Port::attach(&self.common.clients, dip, node)?);
+    pub(crate) fn attach(&self, dip: DevInfo, node: Node, may_block: &MayBlock) -> Result<(), Errno> {
+        let waiting = || (ArcRoom::new_waiting(may_block), Room::new_waiting(may_block));
+        let ((shared, room), spare) = (waiting(), Some(waiting()));
+        let port = shared.fill(Port::attach(&self.common.clients, dip, node, may_block)?);
         self.lists.lock().ports.put(room, Attached { instance: dip.instance(), dip, port, spare });
         Ok(())
     }
@@ -136,7 +137,7 @@ impl Ports {
     }
 
     /// Makes a partition's link. **May block.**
-    fn create(&self, record: &PartitionRecord, zone: i32) -> Result<(), Refusal> {
+    fn create(&self, record: &PartitionRecord, zone: i32, may_block: &MayBlock) -> Result<(), Refusal> {
         let instance = record.header.port_instance;
         let (dip, port) = self.port(instance).ok_or((Errno::EINVAL, Some(PartitionError::InvalidPort)))?;
         let pkey =
@@ -148,8 +149,9 @@ impl Ports {
         let link = LinkId(record.partition_link);
         let node = Node { pkey: Some(pkey), ..*port.node() };
         let device_link = record.header.link;
-        self.reserve(Made { link, device_link, instance, node, pkey, forced, zone, value: None })?;
-        match PartitionLink::make(&self.common, dip, node, pkey, link, zone) {
+        let made = Made { link, device_link, instance, node, pkey, forced, zone, value: None };
+        self.reserve(made, may_block)?;
+        match PartitionLink::make(&self.common, dip, node, pkey, link, zone, may_block) {
             Ok(made) => {
                 self.put(link, made);
                 Ok(())
@@ -162,8 +164,8 @@ impl Ports {
         }
     }
 
-    fn reserve(&self, made: Made) -> Result<(), Refusal> {
-        let room = Room::new().map_err(|_| (Errno::ENOMEM, None))?;
+    fn reserve(&self, made: Made, may_block: &MayBlock) -> Result<(), Refusal> {
+        let room = Room::new_waiting(may_block);
         let mut lists = self.lists.lock();
         if lists.partitions.iter().any(|known| known.link == made.link) {
             return Err((Errno::EEXIST, Some(PartitionError::Exists)));

@@ -10,10 +10,10 @@ use super::{Control, Driver, Env, Module, pins};
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
 use crate::list::{List, Room};
-use crate::mem::AllocError;
+use crate::may_block::MayBlock;
 use crate::sync::Mutex;
 use crate::user::{Cred, UserMemory};
-use crate::{KBox, Vacant, log};
+use crate::{KBox, log};
 
 /// What the C shim supplies. Made by [`module!`](crate::module!) only.
 #[doc(hidden)]
@@ -65,13 +65,11 @@ struct State<M, T> {
 #[doc(hidden)]
 pub trait InstanceTable: Sized + Send + Sync {
     /// An empty table.
-    fn new() -> Result<Self, AllocError>;
+    fn new(may_block: &MayBlock) -> Self;
 }
 
 impl InstanceTable for () {
-    fn new() -> Result<Self, AllocError> {
-        Ok(())
-    }
+    fn new(_: &MayBlock) -> Self {}
 }
 
 /// A driver's instances: one block of memory for each, taken in its attach and gone with its detach.
@@ -79,8 +77,8 @@ impl InstanceTable for () {
 pub struct Instances<I>(Mutex<List<Slot<I>>>);
 
 impl<I: Send> InstanceTable for Instances<I> {
-    fn new() -> Result<Self, AllocError> {
-        Mutex::new(List::new()).map(Self)
+    fn new(may_block: &MayBlock) -> Self {
+        Self(Mutex::new_waiting(List::new(), may_block))
     }
 }
 
@@ -124,12 +122,11 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
     }
 
     fn make(linkage: &Linkage) -> Result<KBox<State<M, T>>, Errno> {
-        // Room first: what a module registers in `init` must not have to be taken back for want of memory. A MAC-type
-        // plugin that is loaded on behalf of `mac_register` could not, mac's lock is held.
-        let room = Vacant::new()?;
-        let instances = T::new()?;
-        let module = M::init(&linkage.env)?;
-        Ok(room.fill(State { module, instances }))
+        // SAFETY: _init runs on a thread that may sleep, and this ends with it.
+        let may_block = unsafe { MayBlock::new() };
+        let instances = T::new(&may_block);
+        let module = M::init(&linkage.env, &may_block)?;
+        Ok(KBox::new_waiting(State { module, instances }, &may_block))
     }
 
     /// `_fini`.
@@ -240,10 +237,12 @@ impl<M: Control> Loaded<M, Instances<M::Instance>> {
 
 impl<M: Driver> State<M, Instances<M::Instance>> {
     fn attach(&self, dip: DevInfo) -> Result<(), Errno> {
+        // SAFETY: attach(9E) runs on a thread that may sleep, and this ends with it.
+        let may_block = unsafe { MayBlock::new() };
         let number = dip.instance();
-        // Room first: once the instance exists, keeping it must not fail.
-        self.reserve(number)?;
-        match self.module.attach(dip) {
+        let room = Room::new_waiting(&may_block);
+        self.instances.0.lock().put(room, Slot { number, instance: None });
+        match self.module.attach(dip, &may_block) {
             Ok(instance) => {
                 self.put(number, instance);
                 Ok(())
@@ -281,12 +280,6 @@ impl<M: Driver> State<M, Instances<M::Instance>> {
         let Some(instance) = self.take(number) else { return };
         self.module.refuse_suspend(dip, &instance);
         self.put(number, instance);
-    }
-
-    fn reserve(&self, number: i32) -> Result<(), AllocError> {
-        let room = Room::new()?;
-        self.instances.0.lock().put(room, Slot { number, instance: None });
-        Ok(())
     }
 
     fn put(&self, number: i32, instance: M::Instance) {

@@ -19,12 +19,13 @@ use illumos_sys_hdrs as sys;
 
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
+use crate::may_block::MayBlock;
 use crate::user::{Cred, UserMemory};
 
 /// A kernel module.
 pub trait Module: Sized + Send + Sync + 'static {
     /// `_init`, before `mod_install`: makes the module's global state. An error undoes the load. **May block.**
-    fn init(env: &Env) -> Result<Self, Errno>;
+    fn init(env: &Env, may_block: &MayBlock) -> Result<Self, Errno>;
 
     /// `_fini`, before `mod_remove`: an error (`EBUSY`) keeps the module loaded and in use. Takes back what can be refused. A [`Pin`]
     /// that is left after this keeps the module loaded, too. **May block.**
@@ -40,7 +41,7 @@ pub trait Driver: Module {
 
     /// `DDI_ATTACH`. Several instances may be attaching at once, and the framework may use what is registered here
     /// before this returns. On an error everything must be undone: detach is not called. **May block.**
-    fn attach(&self, dip: DevInfo) -> Result<Self::Instance, Errno>;
+    fn attach(&self, dip: DevInfo, may_block: &MayBlock) -> Result<Self::Instance, Errno>;
 
     /// `DDI_DETACH`: undoes everything, or hands the instance back, fully working. Failing is normal while in use.
     /// **May block.**

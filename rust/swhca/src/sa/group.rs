@@ -1,7 +1,7 @@
 //! Multicast groups (MCMemberRecord, IBA 15.2.5.17): joins, leaves, queries.
 
 use ibtf_provider::Gid;
-use kernel::{AllocError, KVec};
+use kernel::{AllocError, KVec, MayBlock};
 
 use super::{PACKET_LIFE, PortView};
 use crate::mad::{self, Mad, Records, Refusal};
@@ -120,8 +120,8 @@ pub(super) struct Groups(KVec<Group>);
 
 impl Groups {
     /// None yet, and room for all that there can be: what an adapter's partitions need is no adapter's own, and stays when it goes.
-    pub(super) fn new() -> Result<Self, AllocError> {
-        Ok(Self(KVec::with_capacity(MAX_GROUPS)?))
+    pub(super) fn new(may_block: &MayBlock) -> Self {
+        Self(KVec::with_capacity_waiting(MAX_GROUPS, may_block))
     }
 
     pub(super) fn find(&self, gid: Gid) -> Option<&Group> {

@@ -1,7 +1,7 @@
 //! Subscriptions and what subscribers are told (InformInfo, Notice, IBA 13.4.8).
 
 use ibtf_provider::Gid;
-use kernel::{AllocError, KVec};
+use kernel::{KVec, MayBlock};
 
 use super::Requester;
 use super::node::SWITCH_GUID;
@@ -57,8 +57,8 @@ pub(super) struct Subscribers {
 const SUBSCRIPTIONS: usize = 4 * MAX_ADAPTERS as usize * MAX_PORTS as usize;
 
 impl Subscribers {
-    pub(super) fn new() -> Result<Self, AllocError> {
-        Ok(Self { list: KVec::with_capacity(SUBSCRIPTIONS)?, transaction: 1 })
+    pub(super) fn new(may_block: &MayBlock) -> Self {
+        Self { list: KVec::with_capacity_waiting(SUBSCRIPTIONS, may_block), transaction: 1 }
     }
 
     pub(super) fn clear(&mut self) {

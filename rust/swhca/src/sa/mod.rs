@@ -14,7 +14,7 @@ mod tests;
 mod transfer;
 
 use ibtf_provider::Gid;
-use kernel::{AllocError, KVec};
+use kernel::{AllocError, KVec, MayBlock};
 
 use crate::mad::{self, Mad, Refusal};
 use crate::rate;
@@ -99,11 +99,12 @@ const TRANSFERS: usize = 16;
 
 impl Administrator {
     /// Knows of no group.
-    pub(crate) fn new() -> Result<Self, AllocError> {
-        let notices = KVec::with_capacity(NOTICES)?;
-        let transfers = KVec::with_capacity(TRANSFERS)?;
-        let (groups, services, subscribers) = (Groups::new()?, Services::new()?, Subscribers::new()?);
-        Ok(Self { groups, services, subscribers, notices, told: 0, records: KVec::new(), transfers })
+    pub(crate) fn new(may_block: &MayBlock) -> Self {
+        let notices = KVec::with_capacity_waiting(NOTICES, may_block);
+        let transfers = KVec::with_capacity_waiting(TRANSFERS, may_block);
+        let (groups, services) = (Groups::new(may_block), Services::new(may_block));
+        let subscribers = Subscribers::new(may_block);
+        Self { groups, services, subscribers, notices, told: 0, records: KVec::new(), transfers }
     }
 
     /// Makes the broadcast group of IPoIB in a partition (RFC 4391, 4), which stays; nothing if it is there.

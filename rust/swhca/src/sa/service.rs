@@ -1,6 +1,6 @@
 //! Services (ServiceRecord, IBA 15.2.5.14): kept for whoever offers one, given to whoever looks for one.
 
-use kernel::{AllocError, KVec};
+use kernel::{KVec, MayBlock};
 
 use super::PortView;
 use crate::mad::{self, Mad, Records, Refusal};
@@ -48,8 +48,8 @@ pub(super) struct Services(KVec<Service>);
 const SERVICES: usize = 256;
 
 impl Services {
-    pub(super) fn new() -> Result<Self, AllocError> {
-        Ok(Self(KVec::with_capacity(SERVICES)?))
+    pub(super) fn new(may_block: &MayBlock) -> Self {
+        Self(KVec::with_capacity_waiting(SERVICES, may_block))
     }
 
     pub(super) fn clear(&mut self) {
@@ -236,7 +236,7 @@ mod tests {
 
     impl Subnet {
         fn new() -> Self {
-            Self(Services::new().unwrap())
+            Self(Services::new(&kernel::MayBlock::on_host()))
         }
 
         fn set(&mut self, request: &Mad, now: u64) -> Result<Mad, Refusal> {

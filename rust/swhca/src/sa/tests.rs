@@ -59,7 +59,7 @@ impl Answer {
 
 impl Subnet {
     fn new() -> Self {
-        let mut sa = Administrator::new().unwrap();
+        let mut sa = Administrator::new(&kernel::MayBlock::on_host());
         sa.make_broadcast_group(0xffff).unwrap();
         Self { sa, ports: [port(1), port(2)] }
     }
@@ -450,7 +450,7 @@ fn port_that_is_removed_leaves_its_groups_and_is_told_of_unless_it_was_down() {
 #[test]
 fn each_port_that_there_can_be_subscribes_four_times() {
     use crate::port::{MAX_ADAPTERS, MAX_PORTS};
-    let mut subscribers = super::Subscribers::new().unwrap();
+    let mut subscribers = super::Subscribers::new(&kernel::MayBlock::on_host());
     for lid in 1..=MAX_ADAPTERS as u16 * u16::from(MAX_PORTS) {
         for producer in [4, 1, 2, 3] {
             let set = subscribers.set(&subscription(1, producer), Requester { lid, qpn: 1 });

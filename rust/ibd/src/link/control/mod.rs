@@ -18,7 +18,7 @@ use ipoib::neighbours::{NeighbourSlot, Neighbours};
 use ipoib::paths::{self, Paths, Resolution, Severity, TxQueue, TxQueues};
 use ipoib::{Instant, LinkAddr, Mgid, PKey};
 use kernel::mblk::Mblk;
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{KArc, KBox, KVec, MayBlock};
 
 use actions::address;
 pub(crate) use outstanding::Outstanding;
@@ -154,18 +154,20 @@ impl Control {
         pkey: PKey,
         denial_epoch: KArc<paths::DenialEpoch>,
         seed: u64,
-    ) -> Result<Self, AllocError> {
-        Ok(Self {
-            link: new_link(pkey, seed)?,
-            paths: new_paths(denial_epoch, seed)?,
-            groups: new_groups(seed)?,
-            neighbours: Neighbours::new(KVec::from_fn(NEIGHBOURS, |_| NeighbourSlot::default())?, seed),
-            questions: Questions::new()?,
+        may_block: &MayBlock,
+    ) -> Self {
+        let neighbours = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| NeighbourSlot::default());
+        Self {
+            link: new_link(pkey, seed, may_block),
+            paths: new_paths(denial_epoch, seed, may_block),
+            groups: new_groups(seed, may_block),
+            neighbours: Neighbours::new(neighbours, seed),
+            questions: Questions::new(may_block),
             queue_pairs: None,
             attachments: Attachments::new(),
-            failures: new_failures()?,
+            failures: new_failures(may_block),
             incoming: None,
-            rings: new_rings()?,
+            rings: new_rings(may_block),
             pkey,
             removed: false,
             full: TxQueues::NONE,
@@ -175,7 +177,7 @@ impl Control {
             growth: Growth::Idle,
             packets_were_last: false,
             carries_out: false,
-        })
+        }
     }
 
     pub(crate) fn start(&mut self, now: Instant) {
@@ -375,31 +377,32 @@ impl Control {
 }
 
 #[inline(never)]
-fn new_failures() -> Result<KBox<Failures>, AllocError> {
-    KBox::new(Failures::new()?)
+fn new_failures(may_block: &MayBlock) -> KBox<Failures> {
+    KBox::new_waiting(Failures::new(may_block), may_block)
 }
 
 #[inline(never)]
-fn new_rings() -> Result<KBox<SendRings<MOST_TRANSMIT_RINGS>>, AllocError> {
-    KBox::new(SendRings::default())
+fn new_rings(may_block: &MayBlock) -> KBox<SendRings<MOST_TRANSMIT_RINGS>> {
+    KBox::new_waiting(SendRings::default(), may_block)
 }
 
 #[inline(never)]
-fn new_link(pkey: PKey, seed: u64) -> Result<KBox<Link<McgInfo>>, AllocError> {
-    KBox::new(Link::new(link::Config::new(pkey), seed))
+fn new_link(pkey: PKey, seed: u64, may_block: &MayBlock) -> KBox<Link<McgInfo>> {
+    KBox::new_waiting(Link::new(link::Config::new(pkey), seed), may_block)
 }
 
 #[inline(never)]
-fn new_paths(denial_epoch: KArc<paths::DenialEpoch>, seed: u64) -> Result<KBox<Addresses>, AllocError> {
+fn new_paths(denial_epoch: KArc<paths::DenialEpoch>, seed: u64, may_block: &MayBlock) -> KBox<Addresses> {
     let first = Key::NumAh.default_value() as usize;
-    let addresses = KVec::from_fn(first, |_| paths::PathSlot::default())?;
-    let packets = KVec::from_fn(PACKETS, |_| paths::PacketSlot::default())?;
-    KBox::new(Paths::new(paths::Config::default(), addresses, packets, denial_epoch, seed))
+    let addresses = KVec::from_fn_waiting(first, may_block, |_| paths::PathSlot::default());
+    let packets = KVec::from_fn_waiting(PACKETS, may_block, |_| paths::PacketSlot::default());
+    let paths = Paths::new(paths::Config::default(), addresses, packets, denial_epoch, seed);
+    KBox::new_waiting(paths, may_block)
 }
 
 #[inline(never)]
-fn new_groups(seed: u64) -> Result<KBox<Memberships>, AllocError> {
-    let slots = KVec::from_fn(GROUPS, |_| groups::GroupSlot::default())?;
+fn new_groups(seed: u64, may_block: &MayBlock) -> KBox<Memberships> {
+    let slots = KVec::from_fn_waiting(GROUPS, may_block, |_| groups::GroupSlot::default());
     let config = groups::Config { operations: OPERATIONS, ..groups::Config::default() };
-    KBox::new(Groups::new(config, slots, seed))
+    KBox::new_waiting(Groups::new(config, slots, seed), may_block)
 }

@@ -9,7 +9,7 @@ use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
 use kernel::list::Room;
-use kernel::{KArc, KBox, log};
+use kernel::{KArc, KBox, MayBlock, log};
 
 use super::{Asker, ConnectionCounters, IncomingConnections, SharedReceive, work};
 use crate::link::Shared;
@@ -45,9 +45,10 @@ pub(crate) struct Listening {
 }
 
 impl Listening {
-    fn new(client: &Client, qpn: Qpn, gid: Gid) -> Result<Self, Status> {
-        let service =
-            |service: connections::Service| Service::new(client, service.id(qpn), node::ibtf_gid(gid));
+    fn new(client: &Client, qpn: Qpn, gid: Gid, may_block: &MayBlock) -> Result<Self, Status> {
+        let service = |service: connections::Service| {
+            Service::new(client, service.id(qpn), node::ibtf_gid(gid), may_block)
+        };
         let _services = [service(connections::Service::Ietf)?, service(connections::Service::Legacy)?];
         Ok(Self { _services })
     }
@@ -55,8 +56,8 @@ impl Listening {
 
 /// Has the link listen if it is to take connections and does not yet. Without success its address says so, and all is as if it took none.
 /// **May block.**
-pub(crate) fn listen(shared: &KArc<Shared>, handles: &mut QueuePairHandles) {
-    try_to_listen(shared, handles);
+pub(crate) fn listen(shared: &KArc<Shared>, handles: &mut QueuePairHandles, may_block: &MayBlock) {
+    try_to_listen(shared, handles, may_block);
     // What is built on it is told of the same address as everybody.
     handles.listens = shared
         .control
@@ -67,7 +68,7 @@ pub(crate) fn listen(shared: &KArc<Shared>, handles: &mut QueuePairHandles) {
 }
 
 #[inline(never)]
-fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
+fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles, may_block: &MayBlock) {
     let settings = *shared.settings.lock();
     if !settings.takes_connections() {
         return;
@@ -87,15 +88,16 @@ fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
             "the link accepts no connections: the adapter has no shared receive queues"
         );
     }
-    let begun = match begin(shared, hca.client()) {
+    let begun = match begin(shared, hca.client(), may_block) {
         Ok((incoming, client)) => {
             put_incoming(shared, incoming);
-            prepare_outgoing(shared, &settings).map(|()| client)
+            prepare_outgoing(shared, &settings, may_block);
+            Ok(client)
         }
         Err(status) => Err(status),
     };
     let made = begun.and_then(|client| {
-        let listening = Listening::new(&client, Qpn::from_low_bits(first.qpn()), port.gid)?;
+        let listening = Listening::new(&client, Qpn::from_low_bits(first.qpn()), port.gid, may_block)?;
         Ok(listening)
     });
     match made {
@@ -108,19 +110,22 @@ fn try_to_listen(shared: &KArc<Shared>, handles: &QueuePairHandles) {
 fn begin(
     shared: &KArc<Shared>,
     link: &Client,
+    may_block: &MayBlock,
 ) -> Result<(Option<KBox<IncomingConnections>>, Client), Status> {
     let seed = now().as_nanos();
     let known = shared.control.lock().incoming.is_some();
-    let incoming = if known { None } else { Some(KBox::new(IncomingConnections::new(seed)?)?) };
+    let incoming = || KBox::new_waiting(IncomingConnections::new(seed, may_block), may_block);
+    let incoming = (!known).then(incoming);
     let client = shared.listener.lock().as_ref().map(Listener::client);
     if let Some(client) = client {
         return Ok((incoming, client));
     }
-    let client = link.attach_another(shared.dip, &CLIENT, ConnectionEvents(shared.clone()))?;
+    let client = link.attach_another(shared.dip, &CLIENT, may_block, ConnectionEvents(shared.clone()))?;
     let (driver, counters) = (shared.dip.driver_name(), shared.connection_counters.clone());
     let counters = Kstat::new(driver, shared.number, c"connections", c"net", counters);
     let counters = counters.map_err(|_| Status::INSUFF_KERNEL_RESOURCE)?;
-    let listener = Listener { _counters: counters, _threads: work::spawn(shared)?, client: client.clone() };
+    let listener =
+        Listener { _counters: counters, _threads: work::spawn(shared, may_block), client: client.clone() };
     // Only this thread makes one.
     let before = shared.listener.lock().replace(listener);
     drop(before);
@@ -137,16 +142,15 @@ fn put_incoming(shared: &Shared, incoming: Option<KBox<IncomingConnections>>) {
 
 /// What a link needs that is to open connections.
 #[inline(never)]
-fn prepare_outgoing(shared: &Shared, settings: &Settings) -> Result<(), Status> {
+fn prepare_outgoing(shared: &Shared, settings: &Settings, may_block: &MayBlock) {
     let known = |incoming: &KBox<IncomingConnections>| incoming.outgoing.is_some();
     if !settings.connected || shared.control.lock().incoming.as_ref().is_some_and(known) {
-        return Ok(());
+        return;
     }
-    let outgoing = OutgoingConnections::new(now().as_nanos())?;
+    let outgoing = OutgoingConnections::new(now().as_nanos(), may_block);
     if let Some(incoming) = &mut shared.control.lock().incoming {
         incoming.outgoing = Some(outgoing);
     }
-    Ok(())
 }
 
 fn put(shared: &Shared, generation: Generation, listening: Listening) {

@@ -29,7 +29,7 @@ use ibtf::{ChannelId, Hca, RcChannel, Reply, Session, Srq};
 use ipoib::connections::{Connection, Incoming, IncomingConfig, IncomingSlot, LidCheck, Refusal};
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{KArc, KBox, KVec, MayBlock};
 
 use connection::State;
 pub(crate) use connection::{Asker, IncomingConnection};
@@ -122,10 +122,10 @@ pub(crate) enum Close {
 
 impl IncomingConnections {
     /// None, and none is let in before [`IncomingConnections::run`].
-    pub(crate) fn new(seed: u64) -> Result<Self, AllocError> {
+    pub(crate) fn new(seed: u64, may_block: &MayBlock) -> Self {
         let config = IncomingConfig::default();
-        let slots = KVec::from_fn(config.most as usize, |_| IncomingSlot::default())?;
-        Ok(Self {
+        let slots = KVec::from_fn_waiting(config.most as usize, may_block, |_| IncomingSlot::default());
+        Self {
             machine: Incoming::new(config, slots, seed),
             runs: false,
             pkey: None,
@@ -143,7 +143,7 @@ impl IncomingConnections {
             outgoing_is_next: false,
             tries: 0,
             close_at: None,
-        })
+        }
     }
 
     /// The link listens.

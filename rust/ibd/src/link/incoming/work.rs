@@ -5,7 +5,7 @@
 use ibtf::{Hca, Pd, RcChannel, Reply, Session, Srq, Status};
 use ipoib::connections::{Connection, LONGEST_MESSAGE, PrivateData};
 use kernel::thread::{Parker, Worker};
-use kernel::{AllocError, KArc, log};
+use kernel::{KArc, MayBlock, log};
 
 use super::receive::{ConnectedReceiver, Taken};
 use super::shared_receive::{self, SharedReceive};
@@ -26,13 +26,15 @@ pub(super) struct Threads {
 }
 
 /// **May block.**
-pub(super) fn spawn(shared: &KArc<Shared>) -> Result<Threads, AllocError> {
+pub(super) fn spawn(shared: &KArc<Shared>, may_block: &MayBlock) -> Threads {
     let (body, other) = (shared.clone(), shared.clone());
     let control = || shared.control.clone();
-    Ok(Threads {
-        _accepts: Worker::spawn(c"ibd_incoming", control(), move |parker| live(parker, &body))?,
-        _closes: Worker::spawn(c"ibd_leave", control(), move |parker| live_closing(parker, &other))?,
-    })
+    let accepts = move |parker: &Parker<'_, Control>| live(parker, &body);
+    let closes = move |parker: &Parker<'_, Control>| live_closing(parker, &other);
+    Threads {
+        _accepts: Worker::spawn(c"ibd_incoming", control(), may_block, accepts),
+        _closes: Worker::spawn(c"ibd_leave", control(), may_block, closes),
+    }
 }
 
 fn live_closing(parker: &Parker<'_, Control>, shared: &Shared) {
@@ -98,7 +100,7 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
         match step {
             Some(step) => {
                 drop(control);
-                take(shared, step);
+                take(shared, step, parker.may_block());
                 control = parker.lock();
             }
             None => {
@@ -110,9 +112,9 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
 }
 
 /// With no lock held.
-fn take(shared: &Shared, step: Step) {
+fn take(shared: &Shared, step: Step, may_block: &MayBlock) {
     match step {
-        Step::Accept(connection, session) => accept(shared, connection, session),
+        Step::Accept(connection, session) => accept(shared, connection, session, may_block),
         Step::Refuse(connection, session) => refuse(shared, connection, session, Reply::Refused),
         Step::Look(connection, channel, is_new) => look(shared, connection, channel, is_new),
         Step::Free(connection, channel, receiver, taken) => {
@@ -131,7 +133,7 @@ fn take(shared: &Shared, step: Step) {
             });
         }
         Step::Outgoing(outgoing::Step::Open(connection, service)) => {
-            outgoing::open(shared, connection, service)
+            outgoing::open(shared, connection, service, may_block)
         }
         Step::Outgoing(outgoing::Step::FreeFailed(connection, channel, sender, error)) => {
             outgoing::free_failed(shared, connection, channel, sender, error);
@@ -234,8 +236,8 @@ fn refuse(shared: &Shared, connection: Connection, session: Session, why: Reply)
 }
 
 #[inline(never)]
-fn accept(shared: &Shared, connection: Connection, session: Session) {
-    let (channel, receiver) = match queue_pair(shared) {
+fn accept(shared: &Shared, connection: Connection, session: Session, may_block: &MayBlock) {
+    let (channel, receiver) = match queue_pair(shared, may_block) {
         Ok(made) => made,
         Err(status) => {
             log!(note, shared.name, "refused a connection: {status}");
@@ -269,21 +271,22 @@ fn accept(shared: &Shared, connection: Connection, session: Session) {
 }
 
 /// A queue pair for a connection, and what it receives into, if there is none yet.
-fn queue_pair(shared: &Shared) -> Result<(RcChannel, KArc<ConnectedReceiver>), Status> {
+fn queue_pair(shared: &Shared, may_block: &MayBlock) -> Result<(RcChannel, KArc<ConnectedReceiver>), Status> {
     let known = with_incoming(shared, |incoming| incoming.shared_receive().map(SharedReceive::parts));
     let (srq, receiver) = match known {
         Some(known) => known,
-        None => make_shared_receive(shared)?,
+        None => make_shared_receive(shared, may_block)?,
     };
     Ok((shared_receive::channel(&srq, shared.node.port)?, receiver))
 }
 
 /// The adapter, for connections.
-pub(in crate::link) fn adapter(shared: &Shared) -> Result<Hca, Status> {
+pub(in crate::link) fn adapter(shared: &Shared, may_block: &MayBlock) -> Result<Hca, Status> {
     if let Some(hca) = with_incoming(shared, |incoming| incoming.hca().cloned()) {
         return Ok(hca);
     }
-    let hca = Hca::open(&shared.connections_client().ok_or(Status::HCA_INVALID)?, shared.node.hca.get())?;
+    let client = shared.connections_client().ok_or(Status::HCA_INVALID)?;
+    let hca = Hca::open(&client, shared.node.hca.get(), may_block)?;
     with_incoming(shared, |incoming| {
         incoming.put_hca(hca.clone());
         Some(())
@@ -292,8 +295,11 @@ pub(in crate::link) fn adapter(shared: &Shared) -> Result<Hca, Status> {
 }
 
 #[inline(never)]
-fn make_shared_receive(shared: &Shared) -> Result<(Srq, KArc<ConnectedReceiver>), Status> {
-    let pd = Pd::new(&adapter(shared)?)?;
+fn make_shared_receive(
+    shared: &Shared,
+    may_block: &MayBlock,
+) -> Result<(Srq, KArc<ConnectedReceiver>), Status> {
+    let pd = Pd::new(&adapter(shared, may_block)?, may_block)?;
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
     let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let settings = *shared.settings.lock();

@@ -29,7 +29,7 @@ use ipoib::connections::{
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::mblk::Mblk;
-use kernel::{AllocError, KArc, KBox, KVec};
+use kernel::{AllocError, KArc, KBox, KVec, MayBlock};
 
 use super::attempts::AttemptPlace;
 use connection::{OutgoingConnection, Route, State};
@@ -82,16 +82,17 @@ pub(crate) enum Step {
 impl OutgoingConnections {
     /// None, and none is wanted before [`OutgoingConnections::run`]. **May block.**
     #[inline(never)]
-    pub(crate) fn new(seed: u64) -> Result<KBox<Self>, AllocError> {
-        KBox::new(Self {
-            machine: new_machine(seed)?,
+    pub(crate) fn new(seed: u64, may_block: &MayBlock) -> KBox<Self> {
+        let connections = Self {
+            machine: new_machine(seed, may_block),
             connections: List::new(),
             send_pools: None,
             unused_since: None,
-            reports: TooBigReports::new(seed)?,
+            reports: TooBigReports::new(seed, may_block),
             runs: false,
             news: false,
-        })
+        };
+        KBox::new_waiting(connections, may_block)
     }
 
     /// The link runs.
@@ -357,10 +358,10 @@ impl OutgoingConnections {
 }
 
 #[inline(never)]
-fn new_machine(seed: u64) -> Result<KBox<Machine>, AllocError> {
+fn new_machine(seed: u64, may_block: &MayBlock) -> KBox<Machine> {
     let config = OutgoingConfig { most: NEIGHBOURS as u32, ..OutgoingConfig::default() };
     // Twice as many neighbours are known as have connections: one that does not answer is not forgotten, and asked again, for each new one.
-    let peers = KVec::from_fn(2 * NEIGHBOURS, |_| OutgoingSlot::default())?;
-    let waiting = KVec::from_fn(PACKETS, |_| WaitingSlot::default())?;
-    KBox::new(Outgoing::new(config, peers, waiting, seed))
+    let peers = KVec::from_fn_waiting(2 * NEIGHBOURS, may_block, |_| OutgoingSlot::default());
+    let waiting = KVec::from_fn_waiting(PACKETS, may_block, |_| WaitingSlot::default());
+    KBox::new_waiting(Outgoing::new(config, peers, waiting, seed), may_block)
 }

@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use ibtf::CqHandler;
 use kernel::softint::SoftHandler;
 use kernel::sync::{Monitor, Mutex};
-use kernel::{AllocError, KArc, KVec};
+use kernel::{AllocError, KArc, KVec, MayBlock};
 
 use super::{ConnectedSender, NEIGHBOURS};
 use crate::link::control::Control;
@@ -31,9 +31,10 @@ pub(super) struct Notifier {
 }
 
 impl SendCompletions {
-    pub(crate) fn new(control: &KArc<Monitor<Control>>) -> Result<KArc<Self>, AllocError> {
+    pub(crate) fn new(control: &KArc<Monitor<Control>>, may_block: &MayBlock) -> KArc<Self> {
         let ready = [const { AtomicU64::new(0) }; WORDS];
-        KArc::new(Self { ready, senders: Mutex::new(KVec::new())?, control: control.clone() })
+        let senders = Mutex::new_waiting(KVec::new(), may_block);
+        KArc::new_waiting(Self { ready, senders, control: control.clone() }, may_block)
     }
 
     /// A place that no connection has, and what its CQ is to call. Only the thread that opens connections asks. **May block.**

@@ -7,7 +7,7 @@ use ipoib::connections::too_big::{self, LONGEST_ANSWER};
 use ipoib::header::{self, PSEUDO_HEADER_LEN};
 use ipoib::{EtherType, Instant, LinkAddr};
 use kernel::mblk::Mblk;
-use kernel::{AllocError, KBox};
+use kernel::{KBox, MayBlock};
 
 use crate::cache::AddressCache;
 use crate::ring::Ring;
@@ -32,8 +32,9 @@ pub(super) struct TooBigReports {
 }
 
 impl TooBigReports {
-    pub(super) fn new(seed: u64) -> Result<Self, AllocError> {
-        Ok(Self { waiting: Ring::new(WAITING)?, told: AddressCache::new(NEIGHBOURS, seed)? })
+    pub(super) fn new(seed: u64, may_block: &MayBlock) -> Self {
+        let told = AddressCache::new(NEIGHBOURS, seed, may_block);
+        Self { waiting: Ring::new(WAITING, may_block), told }
     }
 
     pub(super) fn push(&mut self, to: &LinkAddr, packet: Mblk, mtu: u32, now: Instant) -> Result<(), Mblk> {

@@ -3,7 +3,7 @@
 use ibtf::{Cq, MessageQueue, Opening, PathInfo, Pd, RcChannel, Status};
 use ipoib::connections::{Connection, LONGEST_MESSAGE, OpenError, PrivateData, Service};
 use ipoib::paths::Known;
-use kernel::{KArc, log};
+use kernel::{KArc, MayBlock, log};
 
 use super::send_pools::SendPools;
 use super::sender::{ANSWER, ConnectedSender, SENDS, SIGNAL_EVERY};
@@ -32,10 +32,10 @@ fn with_outgoing<R>(shared: &Shared, tell: impl FnOnce(&mut OutgoingConnections)
 
 /// Begins to make a connection.
 #[inline(never)]
-pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
+pub(crate) fn open(shared: &Shared, connection: Connection, service: Service, may_block: &MayBlock) {
     shared.connection_counters.opens.increment();
     probes::cm_open(shared.number, &connection.peer);
-    match begin(shared, connection, service) {
+    match begin(shared, connection, service, may_block) {
         Ok(channel) => {
             let left = with_outgoing(shared, |outgoing| outgoing.opens(connection, channel)).flatten();
             drop(left);
@@ -49,9 +49,14 @@ pub(crate) fn open(shared: &Shared, connection: Connection, service: Service) {
     }
 }
 
-fn begin(shared: &Shared, connection: Connection, service: Service) -> Result<RcChannel, Status> {
+fn begin(
+    shared: &Shared,
+    connection: Connection,
+    service: Service,
+    may_block: &MayBlock,
+) -> Result<RcChannel, Status> {
     let (path, own, route) = way(shared, connection)?;
-    let (channel, sender) = make(shared, connection)?;
+    let (channel, sender) = make(shared, connection, may_block)?;
     let held = with_outgoing(shared, |outgoing| outgoing.hold(connection, &channel, &sender, route))
         .unwrap_or(false);
     let private = PrivateData { qpn: own, longest: LONGEST_MESSAGE }.to_bytes();
@@ -94,8 +99,12 @@ fn way(shared: &Shared, connection: Connection) -> Result<(PathInfo, ipoib::Qpn,
 
 /// A queue pair, and what is sent on it.
 #[inline(never)]
-fn make(shared: &Shared, connection: Connection) -> Result<(RcChannel, ConnectedSender), Status> {
-    let send_pools = send_pools(shared)?;
+fn make(
+    shared: &Shared,
+    connection: Connection,
+    may_block: &MayBlock,
+) -> Result<(RcChannel, ConnectedSender), Status> {
+    let send_pools = send_pools(shared, may_block)?;
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
     let send_completions = &shared.send_completions;
     let notifier =
@@ -113,11 +122,12 @@ fn make(shared: &Shared, connection: Connection) -> Result<(RcChannel, Connected
     Ok((channel, sender))
 }
 
-fn send_pools(shared: &Shared) -> Result<KArc<SendPools>, Status> {
+fn send_pools(shared: &Shared, may_block: &MayBlock) -> Result<KArc<SendPools>, Status> {
     if let Some(send_pools) = with_outgoing(shared, |outgoing| outgoing.send_pools()).flatten() {
         return Ok(send_pools);
     }
-    let send_pools = KArc::new(SendPools::new(Pd::new(&adapter(shared)?)?)?)?;
+    let pd = Pd::new(&adapter(shared, may_block)?, may_block)?;
+    let send_pools = KArc::new_waiting(SendPools::new(pd)?, may_block);
     with_outgoing(shared, |outgoing| outgoing.put_send_pools(send_pools.clone()));
     Ok(send_pools)
 }

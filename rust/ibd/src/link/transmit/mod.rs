@@ -20,7 +20,7 @@ use ipoib::paths::{Denial, DenialEpoch, TxQueue};
 use ipoib::{Instant, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
-use kernel::{AllocError, KArc, KBox};
+use kernel::{KArc, KBox, MayBlock};
 
 use super::control::Control;
 use super::incoming::ConnectionCounters;
@@ -136,40 +136,32 @@ impl Transmitter {
         control: KArc<Monitor<Control>>,
         denial_epoch: KArc<DenialEpoch>,
         seed: u64,
-    ) -> Result<KArc<Self>, AllocError> {
+        may_block: &MayBlock,
+    ) -> KArc<Self> {
         let state = State {
             side: Side::default(),
-            neighbours: new_memory(Key::HashSize.default_value(), seed)?,
-            denied: AddressCache::new(DENIED, seed)?,
+            neighbours: new_memory(Key::HashSize.default_value(), seed, may_block),
+            denied: AddressCache::new(DENIED, seed, may_block),
             connections: None,
-            completions: CompletionBatch::new(COMPLETIONS)?,
+            completions: CompletionBatch::new_waiting(COMPLETIONS, may_block),
             staged: PacketCounts::default(),
             refused: false,
             behind: false,
             waits: None,
         };
-        let (state, place) = (Mutex::new(state)?, ring.unwrap_or(0));
-        KArc::new(Self {
-            state,
-            ring,
-            place,
-            mac,
-            counters,
-            connection_counters,
-            control,
-            denial_epoch,
-            seed,
-        })
+        let (state, place) = (Mutex::new_waiting(state, may_block), ring.unwrap_or(0));
+        let transmitter =
+            Self { state, ring, place, mac, counters, connection_counters, control, denial_epoch, seed };
+        KArc::new_waiting(transmitter, may_block)
     }
 
-    /// Remembers `units` times [`HASH_UNIT`] addresses from now on; as many as before if there is no memory.
-    pub(crate) fn remember(&self, units: u32) -> Result<(), AllocError> {
-        let memory = new_memory(units, self.seed)?;
+    /// Remembers `units` times [`HASH_UNIT`] addresses from now on. Waits for memory: **may block**.
+    pub(crate) fn remember(&self, units: u32, may_block: &MayBlock) {
+        let memory = new_memory(units, self.seed, may_block);
         let mut state = self.state.lock();
         let before = core::mem::replace(&mut state.neighbours, memory);
         drop(state);
         drop(before);
-        Ok(())
     }
 
     /// The MAC layer has packets back, and has to be told when there is room.
@@ -252,6 +244,6 @@ impl Transmitter {
     }
 }
 
-fn new_memory(units: u32, seed: u64) -> Result<AddressCache<Neighbour>, AllocError> {
-    AddressCache::new(units as usize * HASH_UNIT as usize, seed)
+fn new_memory(units: u32, seed: u64, may_block: &MayBlock) -> AddressCache<Neighbour> {
+    AddressCache::new(units as usize * HASH_UNIT as usize, seed, may_block)
 }

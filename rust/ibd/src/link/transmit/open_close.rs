@@ -6,7 +6,7 @@ use core::time::Duration;
 use ibtf::{BufferPool, Notify};
 use ipoib::Instant;
 use ipoib::link::{Generation, Why};
-use kernel::KBox;
+use kernel::{KBox, MayBlock};
 
 use super::stage::{LargePool, SendSide};
 use super::{AfterUnlock, CONNECTIONS, RareWork, Transmitter};
@@ -14,13 +14,14 @@ use crate::cache::AddressCache;
 use crate::now;
 
 impl Transmitter {
-    /// Makes room for connections, if the link opens some. Without memory the machine is asked each time.
-    pub(super) fn remember_connections(&self, open: &SendSide) {
-        if !open.abilities.connected || self.state.lock().connections.is_some() {
+    /// Makes room for connections, which the link opens. Waits for memory: **may block**.
+    pub(crate) fn remember_connections(&self, may_block: &MayBlock) {
+        if self.state.lock().connections.is_some() {
             return;
         }
-        let connections = AddressCache::new(CONNECTIONS, self.seed).and_then(KBox::new).ok();
-        self.state.lock().connections = connections;
+        let connections = AddressCache::new(CONNECTIONS, self.seed, may_block);
+        let connections = KBox::new_waiting(connections, may_block);
+        self.state.lock().connections = Some(connections);
     }
 
     /// The generation of large sends that wait for buffers which were asked for.

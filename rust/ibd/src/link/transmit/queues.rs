@@ -8,7 +8,7 @@ use gldv3::{Mac, Stat};
 use ipoib::link::Generation;
 use ipoib::paths::DenialEpoch;
 use kernel::sync::Monitor;
-use kernel::{AllocError, KArc, KVec};
+use kernel::{KArc, KVec, MayBlock};
 
 use super::{SendSide, Transmitter};
 use crate::counters::Counters;
@@ -32,21 +32,24 @@ impl Transmitters {
         control: &KArc<Monitor<Control>>,
         denial_epoch: &KArc<DenialEpoch>,
         seed: u64,
-    ) -> Result<Self, AllocError> {
-        let each = KVec::try_from_fn(rings.max(1), |index| {
+        may_block: &MayBlock,
+    ) -> Self {
+        let mut each = KVec::with_capacity_waiting(rings.max(1), may_block);
+        for (index, counters) in counters.rings().enumerate() {
             let ring = (rings != 0).then_some(index);
             let (control, denial_epoch) = (control.clone(), denial_epoch.clone());
-            let counters = counters.tx(index).ok_or(AllocError)?.clone();
-            Transmitter::new(
+            let transmitter = Transmitter::new(
                 ring,
                 mac.clone(),
-                (counters, connection_counters.clone()),
+                (counters.clone(), connection_counters.clone()),
                 control,
                 denial_epoch,
                 seed,
-            )
-        })?;
-        Ok(Self { each, control: control.clone() })
+                may_block,
+            );
+            each.push_waiting(transmitter, may_block);
+        }
+        Self { each, control: control.clone() }
     }
 
     /// In the order of the rings, the first of which has the link's address.
@@ -117,7 +120,6 @@ impl Transmitters {
 /// In a frame of its own, as a send side is large.
 #[inline(never)]
 fn open(transmitter: &Transmitter, generation: Generation, side: SendSide, unused: &mut Pools) {
-    transmitter.remember_connections(&side);
     if let Some(side) = transmitter.open(generation, side) {
         side.into_pools(unused);
     }
