@@ -118,13 +118,14 @@ pub(crate) fn partition(system: &dyn System, link: u32) -> Result<Partition, &'s
     })
 }
 
-/// What the driver knows of a port, its P_Key table included.
-pub(crate) fn port(system: &dyn System, instance: u32) -> Result<PortInfo, &'static str> {
-    let mut argument = Argument::new(&[(COMMAND, INFO_TABLE), (INSTANCE, instance)]);
+/// What the driver knows of a port, which has this link, its P_Key table included.
+pub(crate) fn port(system: &dyn System, link: u32, instance: u32) -> Result<PortInfo, &'static str> {
+    let mut argument = Argument::new(&[(COMMAND, INFO_TABLE), (LINK, link), (INSTANCE, instance)]);
     argument.run(system, INFO, None)?;
     let entries = argument.word(TABLE_SIZE);
     let mut table = vec![0; entries as usize * 2];
-    let mut argument = Argument::new(&[(COMMAND, INFO_PORT), (INSTANCE, instance), (TABLE_SIZE, entries)]);
+    let words = [(COMMAND, INFO_PORT), (LINK, link), (INSTANCE, instance), (TABLE_SIZE, entries)];
+    let mut argument = Argument::new(&words);
     argument.run(system, INFO, Some(PointedTo { at: TABLE, bytes: &mut table }))?;
     Ok(PortInfo {
         port: argument.word(PORT),

@@ -3,7 +3,7 @@
 use core::ffi::CStr;
 
 use ibtf_provider::{Gid, PortChange, PortEvent};
-use kernel::user::{Cred, Plain, UserMemory};
+use kernel::user::{Cred, GLOBAL_ZONE, Plain, UserMemory};
 use kernel::{Errno, KArc, log};
 use swhca_ioctl::{Argument, Counter, command};
 
@@ -32,6 +32,10 @@ pub(crate) fn ioctl(
     caller: Cred<'_>,
 ) -> Result<i32, Errno> {
     caller.may_configure_links()?;
+    // Cables and managers are those of every zone.
+    if caller.zone_id() != GLOBAL_ZONE {
+        return Err(Errno::EPERM);
+    }
     let values = read(argument)?;
     match number {
         command::LOG_STATISTICS => log_statistics(node),

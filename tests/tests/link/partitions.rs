@@ -4,13 +4,14 @@
 use std::mem::offset_of;
 
 use fakekernel::genunix::Cred;
-use fakekernel::{Errno, FaultKind, FaultPlan};
+use fakekernel::{Ctx, Errno, FaultKind, FaultPlan, Nanos};
 use illumos_sys_hdrs::{
-    IBD_DELETE_IBPART, IBD_INFO_CMD_IBPART, IBD_INFO_IBPART, ibd_ioctl_s, ibpart_ioctl_s,
+    IBD_DELETE_IBPART, IBD_INFO_CMD_IBPART, IBD_INFO_CMD_PKEYTBLSZ, IBD_INFO_IBPART, ibd_ioctl_s,
+    ibpart_ioctl_s, ibport_ioctl_s,
 };
 use lab_gldv3::{LinkSummary, MacReference, Offload, dld_ioctl_as, links};
 
-use crate::bench::{Bench, Driver, Host, LINK, PLAIN, Setup, address_of};
+use crate::bench::{Bench, Driver, Host, LINK, PLAIN, PORT_LINK, Setup, address_of};
 
 fn with_partitions(test: fn(&Bench)) {
     Setup { driver: Driver::Ibp, ..Setup::default() }.run(test);
@@ -18,6 +19,10 @@ fn with_partitions(test: fn(&Bench)) {
 
 fn partition(host: &Host) -> Option<LinkSummary> {
     links(&host.kernel).into_iter().find(|link| link.name == LINK)
+}
+
+fn port_link(host: &Host) -> u32 {
+    links(&host.kernel).into_iter().find(|link| link.name == PORT_LINK).expect("the port's").id
 }
 
 /// Somebody of a zone who may configure links there.
@@ -43,6 +48,18 @@ fn ask(host: &Host, id: u32, cred: Cred) -> Result<(), Errno> {
         argument[at..at + 4].copy_from_slice(&word.to_ne_bytes());
     }
     host.kernel.scope(|| dld_ioctl_as(&host.kernel, cred, IBD_INFO_IBPART, &mut argument)).map(drop)
+}
+
+/// What `show-ib` asks about the port of instance 0, which has this link.
+fn ask_about_the_port(kernel: &fakekernel::Kernel, link: u32, cred: Cred) -> Result<(), Errno> {
+    let mut argument = [0; size_of::<ibport_ioctl_s>()];
+    for (at, word) in [
+        (offset_of!(ibd_ioctl_s, ioc_info_cmd), IBD_INFO_CMD_PKEYTBLSZ),
+        (offset_of!(ibd_ioctl_s, ioc_linkid), link),
+    ] {
+        argument[at..at + 4].copy_from_slice(&word.to_ne_bytes());
+    }
+    kernel.scope(|| dld_ioctl_as(kernel, cred, IBD_INFO_IBPART, &mut argument)).map(drop)
 }
 
 /// What mac calls the first link that the driver makes.
@@ -132,5 +149,37 @@ fn a_partition_that_is_not_deleted_after_all_stays_its_owner_s() {
         drop(foreign);
         assert_eq!(delete(&bench.alpha, link.id, administrator_of(5)), Ok(()));
         lab_gldv3::destroy_datalink(kernel, link.id);
+    });
+}
+
+/// Before, whoever asked in whatever zone was told of the port, its GUIDs and its P_Keys.
+#[test]
+fn a_zone_is_told_of_a_port_only_by_a_link_that_it_sees() {
+    with_partitions(|bench| {
+        let ask = |cred| ask_about_the_port(&bench.alpha.kernel, port_link(&bench.alpha), cred);
+        assert_eq!(ask(Cred::USER), Ok(()), "show-ib needs no privilege");
+        assert_eq!(ask(administrator_of(5)), Err(Errno::ENOENT));
+        lab_gldv3::set_link_zone(&bench.alpha.kernel, PORT_LINK, 5).expect("nobody has it open");
+        assert_eq!(ask(Cred { zone: 5, ..Cred::USER }), Ok(()));
+        assert_eq!(ask(administrator_of(6)), Err(Errno::ENOENT));
+        lab_gldv3::set_link_zone(&bench.alpha.kernel, PORT_LINK, 0).expect("nobody has it open");
+    });
+}
+
+/// Before, a detach was refused (EBUSY) whenever it met one of the questions, so a loop of them kept the port.
+#[test]
+fn a_port_is_detached_while_somebody_keeps_asking_about_it() {
+    Setup { driver: Driver::Ibp, seeds: 32, ..Setup::default() }.run(|bench| {
+        bench.alpha.try_delete_partition().expect("nobody has it open");
+        let (module, device) = bench.alpha.driven().expect("it is attached");
+        let (kernel, link) = (bench.alpha.kernel.clone(), port_link(&bench.alpha));
+        // It asks until the port is gone.
+        let asks = bench.alpha.kernel.spawn("show-ib", Ctx::User, move || {
+            while ask_about_the_port(&kernel, link, Cred::ROOT).is_ok() {}
+        });
+        fakekernel::sleep(Nanos::from_micros(bench.machine.now().0 / 100 % 300));
+        assert_eq!(bench.alpha.kernel.detach(&module, &device), Ok(()));
+        asks.join();
+        bench.alpha.kernel.attach(&module, &device).expect("the port attaches again");
     });
 }

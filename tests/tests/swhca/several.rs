@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
-use fakekernel::genunix::DevInfoSpec;
+use fakekernel::genunix::{Cred, DevInfoSpec};
 use fakekernel::{Errno, Module, Nanos};
 use lab_ibtf::nexus;
 use sm::{Arrival, Inbound};
@@ -148,5 +148,18 @@ fn ports_of_two_adapters_have_instances_of_their_own_and_hear_each_other() {
         kernel.detach(&ibp, &other.device).expect("nobody has it");
         assert!(nexus::unconfigure(kernel, other.hca));
         kernel.detach(&module(bench), &second).expect("nobody has it");
+    });
+}
+
+/// Before, a zone whose processes may configure links (exclusive IP) pulled everybody's cables, if it had the device file.
+#[test]
+fn a_zone_pulls_no_cable_whatever_its_privilege() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        let [cable, of] = [command::PORT_DOWN, command::PORT_UP];
+        let ask = |cred, command| bench.software.ioctl_as(cred, command, [1, 0, 0, 0]);
+        for refused in [Cred { zone: 5, ..Cred::ROOT }, Cred { zone: 5, ..Cred::USER }, Cred::USER] {
+            assert_eq!(ask(refused, cable), Err(Errno::EPERM), "{refused:?}");
+        }
+        assert!(ask(Cred::ROOT, cable).is_ok() && ask(Cred::ROOT, of).is_ok());
     });
 }

@@ -65,7 +65,7 @@ fn cells(system: &dyn System, link: &Known) -> Result<[Cell; 6], &'static str> {
         return Err(status::BAD_ARGUMENT);
     }
     let active = link.active.as_ref().ok_or(status::NOT_FOUND)?;
-    let port = part_ioctl::port(system, active.instance)?;
+    let port = part_ioctl::port(system, link.id.ok_or(status::NOT_FOUND)?, active.instance)?;
     Ok([
         Some(link.name.clone()),
         Some(format!("{:X}", port.hca_guid)),

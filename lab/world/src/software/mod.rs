@@ -185,11 +185,20 @@ impl Software {
     ///
     /// What the driver says.
     pub fn ioctl(&self, command: i32, argument: Argument) -> Result<i32, Errno> {
+        self.ioctl_as(Cred::ROOT, command, argument)
+    }
+
+    /// As [`Self::ioctl`], from a process with these credentials.
+    ///
+    /// # Errors
+    ///
+    /// What the driver says.
+    pub fn ioctl_as(&self, cred: Cred, command: i32, argument: Argument) -> Result<i32, Errno> {
         let bytes: Vec<u8> = argument.iter().flat_map(|value| value.to_ne_bytes()).collect();
         let buffer = UserBuffer::new(&self.kernel, &bytes);
         let at = buffer.as_ptr().addr();
         let module = self.module()?;
-        self.kernel.scope(|| self.kernel.ioctl(&module, &self.device, MINOR, (command, at), Cred::ROOT))
+        self.kernel.scope(|| self.kernel.ioctl(&module, &self.device, MINOR, (command, at), cred))
     }
 
     /// Its counters, in the order of [`swhca_ioctl::Counter`].

@@ -92,8 +92,11 @@ impl Ioctl<Ports> for Info {
                 answer.header.command = header.command;
                 user.write(&[answer])
             }
-            ibpart::INFO_PORT => ports.tell_port(header, user, true),
-            ibpart::INFO_TABLE_SIZE => ports.tell_port(header, user, false),
+            ibpart::INFO_PORT | ibpart::INFO_TABLE_SIZE => {
+                // The port's own link, as dladm names it.
+                check_visible(LinkId(header.link), cred)?;
+                ports.tell_port(header, user, header.command == ibpart::INFO_PORT)
+            }
             _ => Err(Errno::EINVAL),
         }
     }
@@ -123,10 +126,13 @@ impl Ioctl<Ports> for Path {
 impl Ports {
     /// Answers about a port; the P_Keys too if `keys`.
     fn tell_port(&self, header: &Header, user: UserMemory<'_>, keys: bool) -> Result<(), Errno> {
-        let Some((_, port)) = self.port(header.port_instance) else {
+        // Copying waits for the caller's memory, perhaps for long, and a detach waits for who has the port.
+        let Some((node, info)) =
+            self.port(header.port_instance).map(|(_, port)| (*port.node(), port.query()))
+        else {
             return refuse(header, user, PartitionError::InvalidPort);
         };
-        let info = port.query().map_err(|_| Errno::EINVAL)?;
+        let info = info.map_err(|_| Errno::EINVAL)?;
         let table = info.pkeys();
         let size = u32::try_from(table.len()).map_err(|_| Errno::EINVAL)?;
         let mut asked = read_port(user)?;
@@ -138,9 +144,9 @@ impl Ports {
             return refuse(header, user, PartitionError::InvalidTableSize);
         }
         user.at(asked.pkeys).write(table)?;
-        asked.header.port = u32::from(port.node().port);
-        asked.header.hca_guid = port.node().hca.get();
-        asked.header.port_guid = port.node().port_guid.get();
+        asked.header.port = u32::from(node.port);
+        asked.header.hca_guid = node.hca.get();
+        asked.header.port_guid = node.port_guid.get();
         asked.header.status = 0;
         write_port(user, &asked)
     }

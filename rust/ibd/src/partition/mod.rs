@@ -17,6 +17,7 @@ use ipoib::PKey;
 use kernel::ddi::DevInfo;
 use kernel::list::{List, Room};
 use kernel::sync::Mutex;
+use kernel::time::{Duration, Instant, sleep};
 use kernel::user::GLOBAL_ZONE;
 use kernel::{AllocError, ArcRoom, Errno, KArc, KVec, MayBlock, log};
 
@@ -24,6 +25,10 @@ use crate::common::Common;
 use crate::node::Node;
 use crate::port::Port;
 use link::PartitionLink;
+
+/// How often a detach looks whether an ioctl still looks at the port, and for how long: an adapter that answers at all answers by then.
+const AGAIN: Duration = Duration::from_millis(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// All ports and partitions of the driver.
 pub(crate) struct Ports {
@@ -91,7 +96,7 @@ impl Ports {
         Ok(())
     }
 
-    /// Detaches a port, unless partitions are made on it. **May block.**
+    /// Detaches a port, unless partitions are made on it. Who asks about it meanwhile finds it gone. **May block.**
     pub(crate) fn detach(&self, dip: DevInfo) -> Result<(), Errno> {
         let mut extra = spare().ok();
         let mut entry = self.take_port(dip, extra.is_some())?;
@@ -100,12 +105,11 @@ impl Ports {
             return Err(Errno::ENOMEM);
         };
         let Attached { instance, dip, port, .. } = entry;
-        let left = match port.try_unwrap() {
+        let left = match alone(port) {
             Ok(port) => match port.detach() {
                 Ok(()) => return Ok(()),
                 Err(port) => shared.fill(port),
             },
-            // An ioctl is looking at it.
             Err(port) => port,
         };
         self.lists.lock().ports.put(room, Attached { instance, dip, port: left, spare: extra });
@@ -167,6 +171,10 @@ impl Ports {
     fn reserve(&self, made: Made, may_block: &MayBlock) -> Result<(), Refusal> {
         let room = Room::new_waiting(may_block);
         let mut lists = self.lists.lock();
+        // It may be detaching by now.
+        if !lists.ports.iter().any(|port| port.instance == made.instance) {
+            return Err((Errno::EINVAL, Some(PartitionError::InvalidPort)));
+        }
         if lists.partitions.iter().any(|known| known.link == made.link) {
             return Err((Errno::EEXIST, Some(PartitionError::Exists)));
         }
@@ -226,6 +234,19 @@ impl Ports {
             pkey: made.pkey.get(),
             ..PartitionRecord::default()
         })
+    }
+}
+
+/// The port, once no ioctl looks at it any more: none begins now, and each asks the adapter once. **May block.**
+fn alone(mut port: KArc<Port>) -> Result<Port, KArc<Port>> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        port = match port.try_unwrap() {
+            Ok(port) => return Ok(port),
+            Err(port) if Instant::now() >= deadline => return Err(port),
+            Err(port) => port,
+        };
+        sleep(AGAIN);
     }
 }
 
