@@ -8,6 +8,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr::NonNull;
 
 use illumos_sys_hdrs as sys;
+use kernel::module::Pin;
 use kernel::sync::CallbackSlot;
 use kernel::user::{Cred, Plain, UserMemory};
 use kernel::{Errno, KArc, KBox, KVec, MayBlock};
@@ -84,6 +85,7 @@ pub struct IoctlRegistration<S: Send + Sync + 'static> {
     table: KVec<Entry<S>>,
     state: KArc<S>,
     _target: KBox<Target>,
+    _pin: Pin,
 }
 
 // SAFETY: the table is written before it is registered and never after; S may be used from every thread.
@@ -138,7 +140,7 @@ impl<S: Send + Sync + 'static> IoctlRegistration<S> {
             STATE.quiesce();
             return Err(error);
         }
-        Ok(Self { module_id, table, state, _target: target })
+        Ok(Self { module_id, table, state, _target: target, _pin: Pin::of_registration() })
     }
 
     /// What the commands work on.

@@ -51,6 +51,8 @@ pub(crate) struct Link<P> {
     pub(crate) mac: Mac,
     pub(crate) rings: Option<Rings<P>>,
     started: AtomicBool,
+    /// A registration that is forgotten stays one.
+    _pin: Pin,
 }
 
 impl<P: Provider> Link<P> {
@@ -114,8 +116,8 @@ impl<P: Provider> Registration<P> {
         make: impl FnOnce(Mac) -> Result<P, Errno>,
     ) -> Result<Self, Errno> {
         let provider = make(mac.clone())?;
-        let started = AtomicBool::new(false);
-        let link = KArc::new_waiting(Link { provider, mac, rings, started }, may_block);
+        let (started, _pin) = (AtomicBool::new(false), Pin::of_registration());
+        let link = KArc::new_waiting(Link { provider, mac, rings, started, _pin }, may_block);
         if let Some(rings) = &link.rings {
             rings.belong_to(KArc::as_ptr(&link).as_ptr());
         }
@@ -254,7 +256,7 @@ impl<P: Provider> Drop for Registration<P> {
         if self.try_unregister().is_ok() {
             return;
         }
-        // The framework calls the provider whenever it likes: neither it nor its text may go, ever.
-        core::mem::forget((self.link.take(), Pin::new()));
+        // The framework calls the provider whenever it likes: neither it nor its text, which it pins, may go, ever.
+        core::mem::forget(self.link.take());
     }
 }

@@ -18,7 +18,10 @@ use crate::provider::Provider;
 ///
 /// Made in `_init` before the module is installed, or its devices get no children: `ib` puts its bus operations into the shim's
 /// `dev_ops` here, and the kernel takes a driver that has none for one without children.
-pub struct Framework(NonNull<sys::modlinkage>);
+pub struct Framework {
+    linkage: NonNull<sys::modlinkage>,
+    _pin: Pin,
+}
 
 // SAFETY: the linkage is touched by `ibtl`, in `_init` and `_fini`.
 unsafe impl Send for Framework {}
@@ -31,14 +34,14 @@ impl Framework {
         let linkage = env.take_linkage().ok_or(Errno::EBUSY)?;
         // SAFETY: the shim's linkage, whose first entry is a driver's, and which lives as long as the module.
         Errno::check(unsafe { sys::ibc_init(linkage.as_ptr()) })?;
-        Ok(Self(linkage))
+        Ok(Self { linkage, _pin: Pin::of_registration() })
     }
 }
 
 impl Drop for Framework {
     fn drop(&mut self) {
         // SAFETY: registered above; the module is removed, or was never installed.
-        unsafe { sys::ibc_fini(self.0.as_ptr()) };
+        unsafe { sys::ibc_fini(self.linkage.as_ptr()) };
     }
 }
 
@@ -47,6 +50,7 @@ pub struct Attachment<P: Provider> {
     /// What `ibtl` points at; `None` once it does not any more.
     kept: Option<Kept<P>>,
     client: KArc<Client>,
+    _pin: Pin,
 }
 
 struct Kept<P: Provider> {
@@ -85,7 +89,8 @@ impl<P: Provider> Attachment<P> {
         adapter.client.store(handle, Ordering::Release);
         let client = KArc::new_waiting(Client::new(handle), may_block);
         client.open();
-        Ok(Self { kept: Some(Kept { _adapter: adapter, _attributes: attributes }), client })
+        let kept = Some(Kept { _adapter: adapter, _attributes: attributes });
+        Ok(Self { kept, client, _pin: Pin::of_registration() })
     }
 
     /// For events.

@@ -223,8 +223,10 @@ impl BufferPool {
         if self.try_close() { Ok(()) } else { Err(self) }
     }
 
-    pub(crate) fn pool(&self) -> Option<&KArc<Home<Pool>>> {
-        self.inner.as_ref()
+    /// `None` if its memory is not registered in this protection domain.
+    pub(crate) fn pool_in(&self, pd: &Pd) -> Option<&KArc<Home<Pool>>> {
+        let registration = self.end.registration.as_ref()?;
+        self.inner.as_ref().filter(|_| registration.pd.is(pd))
     }
 
     fn try_close(&mut self) -> bool {

@@ -68,8 +68,10 @@ unsafe impl Sync for Inner {}
 
 impl UdChannel {
     /// Makes a queue pair and brings it to the state in which it sends and receives (`ibt_alloc_ud_channel`).
-    /// **May block.**
+    /// `INVALID_PARAM` for objects of two adapters. **May block.**
     pub fn new(pd: &Pd, send_cq: &Cq, receive_cq: &Cq, config: &UdChannelConfig) -> Result<Self, Status> {
+        pd.hca().check(send_cq.hca())?;
+        pd.hca().check(receive_cq.hca())?;
         let adapter_owned = AdapterOwned::new()?;
         let mut flags = if config.signal_all { sys::IBT_ALL_SIGNALED } else { sys::IBT_WR_SIGNALED };
         if config.large_sends {
@@ -90,7 +92,7 @@ impl UdChannel {
             ..Default::default()
         })?;
         let (mut handle, mut real) = (ptr::null_mut(), sys::ibt_chan_sizes_t::default());
-        // SAFETY: all objects belong to one adapter and are kept by the channel.
+        // SAFETY: all objects belong to one adapter, as was checked, and are kept by the channel.
         Status::check(unsafe {
             sys::ibt_alloc_ud_channel(
                 pd.hca().handle(),

@@ -76,6 +76,8 @@ struct Inner {
     handle: sys::ibt_clnt_hdl_t,
     number: Number,
     registry: KArc<Registry>,
+    /// IBTF calls in as long as the client is attached.
+    _pin: Pin,
 }
 
 // SAFETY: the handle is used by IBTF, from any thread.
@@ -174,7 +176,8 @@ impl Client {
             registry.leave(number);
             return Err(status);
         }
-        Ok(Self(KArc::new_waiting(Inner { handle, number, registry }, may_block)))
+        let inner = Inner { handle, number, registry, _pin: Pin::of_registration() };
+        Ok(Self(KArc::new_waiting(inner, may_block)))
     }
 
     pub(crate) fn registry(&self) -> &KArc<Registry> {

@@ -46,10 +46,10 @@ struct Inner {
     size: u32,
     slot: NonNull<CqSlot>,
     target: Option<KBox<KBox<dyn CqHandler>>>,
-    _hca: Hca,
+    hca: Hca,
 }
 
-// SAFETY: the handle is used by IBTF, from any thread; the slot belongs to the module's registry, which the client of `_hca` keeps.
+// SAFETY: the handle is used by IBTF, from any thread; the slot belongs to the module's registry, which the client of `hca` keeps.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -93,7 +93,7 @@ impl Cq {
         }
         // SAFETY: the target is kept until the slot is shut (`Inner`); handlers are Send + Sync.
         unsafe { taken.calls.open(NonNull::from(&mut *target)) };
-        let inner = Inner { handle, size: real, slot, target: Some(target), _hca: hca.clone() };
+        let inner = Inner { handle, size: real, slot, target: Some(target), hca: hca.clone() };
         // SAFETY: the slot outlives the CQ.
         unsafe { sys::ibt_set_cq_handler(handle, Some(completion), slot.as_ptr().cast()) };
         // If this fails the value is dropped, which frees again.
@@ -162,6 +162,11 @@ impl Cq {
         }
     }
 
+    /// The adapter.
+    pub(crate) fn hca(&self) -> &Hca {
+        &self.0.hca
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_cq_hdl_t {
         self.0.handle
     }
@@ -171,7 +176,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: allocated. A call that has begun already finds the slot, which stays.
         unsafe { sys::ibt_set_cq_handler(self.handle, None, ptr::null_mut()) };
-        // SAFETY: the slot lives as long as the registry, which the client of `_hca` keeps.
+        // SAFETY: the slot lives as long as the registry, which the client of `hca` keeps.
         let slot = unsafe { self.slot.as_ref() };
         slot.calls.quiesce();
         // SAFETY: every channel on it keeps a clone, so none is left.

@@ -53,6 +53,12 @@ impl<A> UdDest<A> {
         &self.about
     }
 
+    /// Whether it was made in this protection domain.
+    #[inline(always)]
+    pub(crate) fn is_in(&self, pd: &Pd) -> bool {
+        self.pd.is(pd)
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_ud_dest_hdl_t {
         self.handle
     }

@@ -87,6 +87,17 @@ impl Hca {
         KArc::count(&self.0)
     }
 
+    /// Whether that is a clone of this one. Objects of two adapters never meet: IBTF and an adapter's driver take a handle for what it is
+    /// said to be, and follow it.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        KArc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// `INVALID_PARAM` unless that is a clone of this one.
+    pub(crate) fn check(&self, other: &Self) -> Result<(), Status> {
+        if self.is(other) { Ok(()) } else { Err(Status::INVALID_PARAM) }
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_hca_hdl_t {
         self.0.handle
     }

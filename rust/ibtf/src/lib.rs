@@ -52,6 +52,8 @@ mod services;
 mod srq;
 mod stack;
 mod status;
+#[cfg(test)]
+mod two_adapters;
 
 pub use address::{AddressVector, Gid};
 pub use buffer::{Buffer, BufferPool, BufferUse, OneOfFew, PoolList};

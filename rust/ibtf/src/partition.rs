@@ -8,7 +8,8 @@ use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use illumos_sys_hdrs as sys;
-use kernel::{AllocError, KArc, KVec};
+use kernel::module::Pin;
+use kernel::{KArc, KVec, MayBlock};
 
 use crate::status::Status;
 
@@ -39,12 +40,13 @@ pub trait PartitionSource: Send + Sync + 'static {
     fn get(&self, link: u32) -> Option<Partition>;
 
     /// All of them.
-    fn all(&self) -> Result<KVec<Partition>, AllocError>;
+    fn all(&self, may_block: &MayBlock) -> KVec<Partition>;
 }
 
 /// A source that IBTF asks. Dropping it waits for a question that is being answered (**may block**).
 pub struct PartitionRegistration<S: PartitionSource> {
     _source: KArc<S>,
+    _pin: Pin,
 }
 
 /// The source of the one registration, or null.
@@ -59,7 +61,7 @@ impl<S: PartitionSource> PartitionRegistration<S> {
         }
         // SAFETY: the functions go with the source that was just stored.
         unsafe { sys::ibt_register_part_attr_cb(Some(get::<S>), Some(get_all::<S>)) };
-        Ok(Self { _source: source })
+        Ok(Self { _source: source, _pin: Pin::of_registration() })
     }
 }
 
@@ -99,11 +101,9 @@ unsafe extern "C" fn get_all<S: PartitionSource>(
     answer: *mut *mut sys::ibt_part_attr_t,
     count: *mut c_int,
 ) -> sys::ibt_status_t {
-    let partitions = match source::<S>().map(PartitionSource::all) {
-        Some(Ok(partitions)) => partitions,
-        Some(Err(_)) => return Status::INSUFF_KERNEL_RESOURCE.raw(),
-        None => KVec::new(),
-    };
+    // SAFETY: the caller's thread may block, during this call.
+    let may_block = unsafe { MayBlock::new() };
+    let partitions = source::<S>().map_or_else(KVec::new, |source| source.all(&may_block));
     let Ok(len) = c_int::try_from(partitions.len()) else { return Status::INSUFF_KERNEL_RESOURCE.raw() };
     let mut array: *mut sys::ibt_part_attr_t = ptr::null_mut();
     if !partitions.is_empty() {

@@ -60,6 +60,12 @@ impl Pd {
         KArc::count(&self.0)
     }
 
+    /// Whether that is a clone of this one.
+    #[inline(always)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        KArc::ptr_eq(&self.0, &other.0)
+    }
+
     pub(crate) fn handle(&self) -> sys::ibt_pd_hdl_t {
         self.0.handle
     }

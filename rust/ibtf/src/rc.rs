@@ -66,8 +66,9 @@ impl RcChannel {
     }
 
     /// A queue pair for so many sends that never receives (`ibt_alloc_rc_channel`): what the other side sends finds no receive.
-    /// **May block.**
+    /// `INVALID_PARAM` for objects of two adapters. **May block.**
     pub fn sending(pd: &Pd, cq: &Cq, port: u8, sends: u32) -> Result<Self, Status> {
+        pd.hca().check(cq.hca())?;
         let adapter_owned = AdapterOwned::new()?;
         let (handle, real) = allocate(pd, sys::IBT_ACHAN_NO_FLAGS, arguments(pd, cq, port, sends))?;
         // Each may complete, and a CQ that is overrun is lost.

@@ -8,12 +8,16 @@ use crate::adapter_owned::Keep;
 use crate::buffer::{self, Buffer, BufferPool, Free, Pool};
 use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
+use crate::pd::Pd;
 use crate::status::Status;
 
 /// What receives are posted to: a channel, or a queue that connections share.
 pub trait Target: Clone {
     /// Bytes of a buffer in front of what is received.
     const HEADROOM: u32;
+
+    /// Its protection domain.
+    fn pd(&self) -> &Pd;
 
     /// How many receives it holds, and its CQ.
     fn capacity(&self) -> u32;
@@ -34,6 +38,10 @@ pub trait Target: Clone {
 impl Target for UdChannel {
     /// The adapter leaves room for a GRH itself.
     const HEADROOM: u32 = 0;
+
+    fn pd(&self) -> &Pd {
+        self.pd()
+    }
 
     fn capacity(&self) -> u32 {
         // A CQ that is overrun is lost, and an adapter rounds it to fewer places than the queue.
@@ -123,8 +131,8 @@ pub struct Received {
 const BATCH: usize = 32;
 
 impl<T: Target> ReceiveQueue<T> {
-    /// A queue of `target`, as long as was asked for and its CQ holds, with buffers of `pool`, which must be registered for receiving in
-    /// the target's protection domain. One queue per target. **May block.**
+    /// A queue of `target`, as long as was asked for and its CQ holds, with buffers of `pool`, which is registered for receiving in the
+    /// target's protection domain, or else `INVALID_PARAM`. One queue per target. **May block.**
     pub fn new(target: &T, pool: &BufferPool) -> Result<Self, Status> {
         Self::with_capacity(target, pool, u32::MAX)
     }
@@ -132,7 +140,7 @@ impl<T: Target> ReceiveQueue<T> {
     /// As [`ReceiveQueue::new`], for at most so many receives: of one target there may be several, which together post no more than it
     /// holds. **May block.**
     pub fn with_capacity(target: &T, pool: &BufferPool, capacity: u32) -> Result<Self, Status> {
-        let pool = pool.pool().ok_or(Status::INVALID_PARAM)?;
+        let pool = pool.pool_in(target.pd()).ok_or(Status::INVALID_PARAM)?;
         let id = QueueId::next();
         let capacity = capacity.min(target.capacity());
         let reclaim = KBox::new(Reclaim { pool: pool.clone(), id })?;

@@ -14,6 +14,7 @@ use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
 use crate::dest::UdDest;
 use crate::outgoing::Outgoing;
+use crate::pd::Pd;
 use crate::status::Status;
 
 /// What is sent.
@@ -83,7 +84,7 @@ pub struct Refused<T> {
     /// What it was to be staged with.
     pub cookie: T,
     /// Why: `CHAN_FULL` without room (try again after a completion), `SGL_TOO_SMALL` for a packet of too many pages
-    /// (copy it), `INSUFF_RESOURCE` without DMA resources; when it was posted, what the adapter says.
+    /// (copy it), `INSUFF_RESOURCE` without DMA resources, `INVALID_PARAM` for a `UdDest` of another protection domain; when it was posted, what the adapter says.
     pub why: Status,
 }
 
@@ -152,6 +153,7 @@ pub struct Vacancy<'a, T: Send + Sync + 'static, A: Send + Sync + 'static = ()> 
     staged: &'a mut u32,
     must_signal: &'a mut bool,
     id: QueueId,
+    pd: &'a Pd,
 }
 
 impl<T: Send + Sync + 'static, A: Send + Sync + 'static> Vacancy<'_, T, A> {
@@ -164,6 +166,9 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> Vacancy<'_, T, A> {
         options: SendOptions,
         cookie: T,
     ) -> Result<(), Refused<T>> {
+        if !dest.is_in(self.pd) {
+            return Err(Refused { payload: Payload::Buffer(buffer), cookie, why: Status::INVALID_PARAM });
+        }
         let header = options.large.map_or(0, |large| large.header_len);
         let Some(len) = buffer.len().checked_sub(header) else {
             let why = Status::CHAN_SGL_LEN_INVALID;
@@ -276,6 +281,7 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
             staged: &mut self.staged,
             must_signal: &mut self.must_signal,
             id: self.id,
+            pd: self.channel.pd(),
         })
     }
 
@@ -304,6 +310,9 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
         cookie: T,
     ) -> Result<(), Refused<T>> {
         let refuse = |packet, cookie, why| Err(Refused { payload: Payload::Packet(packet), cookie, why });
+        if !dest.is_in(self.channel.pd()) {
+            return refuse(packet, cookie, Status::INVALID_PARAM);
+        }
         if self.room() == 0 || self.batch_is_full() {
             return refuse(packet, cookie, Status::CHAN_FULL);
         }

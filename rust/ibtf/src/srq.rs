@@ -34,12 +34,13 @@ unsafe impl Sync for Inner {}
 
 impl Srq {
     /// Makes one for at least so many receives of one piece each (`ibt_alloc_srq`). `NOT_SUPPORTED` or `HCA_SRQ_NOT_SUPPORTED` if the
-    /// adapter has none. **May block.**
+    /// adapter has none, `INVALID_PARAM` for objects of two adapters. **May block.**
     pub fn new(pd: &Pd, receive_cq: &Cq, receives: u32) -> Result<Self, Status> {
+        pd.hca().check(receive_cq.hca())?;
         let adapter_owned = AdapterOwned::new()?;
         let mut sizes = sys::ibt_srq_sizes_t { srq_wr_sz: receives, srq_sgl_sz: 1 };
         let (mut handle, mut real) = (ptr::null_mut(), sys::ibt_srq_sizes_t::default());
-        // SAFETY: all objects belong to one adapter and are kept by the queue.
+        // SAFETY: all objects belong to one adapter, as was checked, and are kept by the queue.
         Status::check(unsafe {
             sys::ibt_alloc_srq(
                 pd.hca().handle(),
@@ -84,6 +85,10 @@ impl Srq {
 /// In front of each message there is room for what a datagram has there, a GRH.
 impl Target for Srq {
     const HEADROOM: u32 = 40;
+
+    fn pd(&self) -> &Pd {
+        &self.0.pd
+    }
 
     fn capacity(&self) -> u32 {
         self.0.size

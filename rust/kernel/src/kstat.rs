@@ -7,6 +7,7 @@ use illumos_sys_hdrs as sys;
 
 use crate::KArc;
 use crate::errno::Errno;
+use crate::module::Pin;
 
 /// Where the numbers of a [`Kstat`] come from.
 pub trait Source: Send + Sync + 'static {
@@ -22,6 +23,7 @@ pub trait Source: Send + Sync + 'static {
 pub struct Kstat<S: Source> {
     raw: NonNull<sys::kstat_t>,
     source: KArc<S>,
+    _pin: Pin,
 }
 
 // SAFETY: the handle is only used to delete the kstat, which any thread may do.
@@ -52,7 +54,7 @@ impl<S: Source> Kstat<S> {
             )
         };
         let raw = NonNull::new(raw).ok_or(Errno::ENOMEM)?;
-        let this = Self { raw, source };
+        let this = Self { raw, source, _pin: Pin::of_registration() };
         this.fill_names();
         let ksp = raw.as_ptr();
         // SAFETY: not installed yet, so nobody else looks at it.

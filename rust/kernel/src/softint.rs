@@ -7,6 +7,7 @@ use illumos_sys_hdrs as sys;
 use crate::KArc;
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
+use crate::module::Pin;
 
 /// What a [`SoftInterrupt`] runs.
 pub trait SoftHandler: Send + Sync + 'static {
@@ -20,6 +21,7 @@ pub trait SoftHandler: Send + Sync + 'static {
 pub struct SoftInterrupt<H: SoftHandler> {
     id: sys::ddi_softintr_t,
     handler: KArc<H>,
+    _pin: Pin,
 }
 
 // SAFETY: the handle may be triggered from any thread, and H is Send + Sync.
@@ -43,7 +45,11 @@ impl<H: SoftHandler> SoftInterrupt<H> {
                 KArc::as_ptr(&handler).as_ptr().cast(),
             )
         };
-        if result == sys::DDI_SUCCESS as c_int { Ok(Self { id, handler }) } else { Err(Errno::ENOMEM) }
+        if result == sys::DDI_SUCCESS as c_int {
+            Ok(Self { id, handler, _pin: Pin::of_registration() })
+        } else {
+            Err(Errno::ENOMEM)
+        }
     }
 
     /// Makes the handler run soon. **Any** context, high-level interrupts included.

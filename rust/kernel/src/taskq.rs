@@ -8,12 +8,16 @@ use illumos_sys_hdrs as sys;
 use crate::KBox;
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
+use crate::module::Pin;
 
 /// A queue of jobs. With one thread they run in the order of dispatch.
 ///
 /// Dropping it waits for every job, so never inside one of its jobs and never with a lock that a job takes. Creation
 /// and drop **may block**.
-pub struct TaskQueue(NonNull<sys::ddi_taskq_t>);
+pub struct TaskQueue {
+    queue: NonNull<sys::ddi_taskq_t>,
+    _pin: Pin,
+}
 
 // SAFETY: the kernel's task queue may be used from every thread.
 unsafe impl Send for TaskQueue {}
@@ -33,7 +37,8 @@ impl TaskQueue {
                 0,
             )
         };
-        NonNull::new(queue).map(Self).ok_or(Errno::ENOMEM)
+        let queue = NonNull::new(queue).ok_or(Errno::ENOMEM)?;
+        Ok(Self { queue, _pin: Pin::of_registration() })
     }
 
     /// Runs `job` soon. **Any** context: nothing here sleeps, so it can be refused.
@@ -42,7 +47,7 @@ impl TaskQueue {
         // SAFETY: the queue lives as long as `self`; `job` is consumed by `run`, once.
         let result = unsafe {
             sys::ddi_taskq_dispatch(
-                self.0.as_ptr(),
+                self.queue.as_ptr(),
                 Some(run::<F>),
                 job.as_ptr().cast(),
                 sys::DDI_NOSLEEP as sys::uint_t,
@@ -59,14 +64,14 @@ impl TaskQueue {
     /// Waits until every job dispatched so far has run. **May block.**
     pub fn wait(&self) {
         // SAFETY: the queue lives as long as `self`.
-        unsafe { sys::ddi_taskq_wait(self.0.as_ptr()) };
+        unsafe { sys::ddi_taskq_wait(self.queue.as_ptr()) };
     }
 }
 
 impl Drop for TaskQueue {
     fn drop(&mut self) {
         // SAFETY: the only owner; waits for the jobs.
-        unsafe { sys::ddi_taskq_destroy(self.0.as_ptr()) };
+        unsafe { sys::ddi_taskq_destroy(self.queue.as_ptr()) };
     }
 }
 

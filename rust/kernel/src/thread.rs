@@ -8,6 +8,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use illumos_sys_hdrs as sys;
 
 use crate::may_block::MayBlock;
+use crate::module::Pin;
 use crate::sync::{Monitor, MonitorGuard};
 use crate::time::Instant;
 use crate::{KArc, KBox};
@@ -20,8 +21,8 @@ const CPR_SAFE: c_char = 2;
 ///
 /// Dropping the worker asks the thread to stop ([`Parker::should_stop`]), wakes it and waits until it has gone: the
 /// body must return soon after, and must not need a lock that the dropping thread holds. **May block** (creation and
-/// drop). Dropped by its own body, a worker does not wait; whoever arranges that owes the unload check a
-/// [`crate::module::Pin`].
+/// drop). Dropped by its own body, a worker does not wait: the thread keeps the module loaded until it ends. So does one that is
+/// forgotten.
 pub struct Worker<S: Send + 'static> {
     shared: KArc<Shared<S>>,
 }
@@ -37,6 +38,8 @@ struct Shared<S> {
     id: AtomicU64,
     /// The thread's entry in the kernel's checkpoint/resume table.
     cpr: UnsafeCell<sys::callb_cpr>,
+    /// For a worker that is forgotten.
+    _pin: Pin,
 }
 
 // SAFETY: everything but `cpr` is `Send` by itself; `cpr` is a plain record, see the invariants.
@@ -59,9 +62,11 @@ impl<S: Send + 'static> Worker<S> {
             stop: AtomicBool::new(false),
             id: AtomicU64::new(0),
             cpr: UnsafeCell::default(),
+            _pin: Pin::of_registration(),
         };
         let shared = KArc::new_waiting(shared, may_block);
-        let start = KBox::new_waiting(Start { shared: shared.clone(), name, body }, may_block);
+        let start = Start { shared: shared.clone(), name, body, pin: Pin::of_registration() };
+        let start = KBox::new_waiting(start, may_block);
         let arg = start.into_raw().as_ptr().cast();
         // SAFETY: the prototype leaves the argument list open; the kernel passes `arg` as the only argument.
         let entry =
@@ -118,6 +123,8 @@ struct Start<S, F> {
     shared: KArc<Shared<S>>,
     name: &'static CStr,
     body: F,
+    /// For a worker that its own body drops: nothing waits for the thread then.
+    pin: Pin,
 }
 
 /// # Safety
@@ -130,13 +137,15 @@ where
 {
     let Some(arg) = ptr::NonNull::new(arg.cast::<Start<S, F>>()) else { return };
     // SAFETY: by this function's contract.
-    let Start { shared, name, body } = unsafe { KBox::from_raw(arg) }.into_inner();
+    let Start { shared, name, body, pin } = unsafe { KBox::from_raw(arg) }.into_inner();
     shared.announce();
     shared.register_cpr(name);
     // SAFETY: a kernel thread of the module's own, which ends after the body.
     let may_block = unsafe { MayBlock::new() };
     body(&Parker { shared: &shared, may_block });
     shared.unregister_cpr();
+    drop(shared);
+    drop(pin);
 }
 
 impl<S> Shared<S> {

@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn an_array_that_waits_grows_and_frees_what_it_had() {
         let may_block = MayBlock::on_host();
-        let mut vec = KVec::from_fn_waiting(3, &may_block, |index| std::rc::Rc::new(index));
+        let mut vec = KVec::from_fn_waiting(3, &may_block, std::rc::Rc::new);
         for index in 3..100 {
             vec.push_waiting(std::rc::Rc::new(index), &may_block);
         }

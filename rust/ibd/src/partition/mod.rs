@@ -275,13 +275,21 @@ impl PartitionSource for Ports {
         lists.partitions.iter().find(|made| made.link.0 == link).map(Made::describe)
     }
 
-    fn all(&self) -> Result<KVec<Partition>, AllocError> {
-        let lists = self.lists.lock();
+    fn all(&self, may_block: &MayBlock) -> KVec<Partition> {
         let mut all = KVec::new();
-        for made in lists.partitions.iter() {
-            all.push(made.describe())?;
+        loop {
+            let lists = self.lists.lock();
+            let count = lists.partitions.iter().count();
+            if count <= all.capacity() {
+                for made in lists.partitions.iter() {
+                    // There is room for each.
+                    let _ = all.push_within_capacity(made.describe());
+                }
+                return all;
+            }
+            drop(lists);
+            all = KVec::with_capacity_waiting(count, may_block);
         }
-        Ok(all)
     }
 }
 

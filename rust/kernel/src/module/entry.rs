@@ -6,12 +6,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 
 use illumos_sys_hdrs as sys;
 
+use super::pin::{in_init, is_pinned};
 use super::{Control, Driver, Env, Module, pins};
 use crate::ddi::DevInfo;
 use crate::errno::Errno;
 use crate::list::{List, Room};
 use crate::may_block::MayBlock;
 use crate::sync::Mutex;
+use crate::time::{Duration, sleep};
 use crate::user::{Cred, UserMemory};
 use crate::{KBox, log};
 
@@ -37,6 +39,11 @@ impl Linkage {
             linkage,
             env: Env { name: Some(name), linkage: AtomicPtr::new(linkage), dev_ops: AtomicPtr::new(ops) },
         }
+    }
+
+    /// As the log knows the module.
+    fn name(&self) -> &'static str {
+        self.env.name.and_then(|name| name.to_str().ok()).unwrap_or("plugin")
     }
 
     /// `_info`.
@@ -104,8 +111,9 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
         let state = match Self::make(linkage) {
             Ok(state) => state.into_raw(),
             Err(error) => {
-                let name = linkage.env.name.and_then(|name| name.to_str().ok()).unwrap_or("plugin");
+                let name = linkage.name();
                 log!(warn, name, "cannot be loaded: {error}");
+                wait_for_pins(name);
                 return error.get();
             }
         };
@@ -117,6 +125,7 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
             self.state.store(core::ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: not installed, so nobody calls in; the box is from above.
             drop(unsafe { KBox::from_raw(state) });
+            wait_for_pins(linkage.name());
         }
         result
     }
@@ -125,7 +134,7 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
         // SAFETY: _init runs on a thread that may sleep, and this ends with it.
         let may_block = unsafe { MayBlock::new() };
         let instances = T::new(&may_block);
-        let module = M::init(&linkage.env, &may_block)?;
+        let module = in_init(|| M::init(&linkage.env, &may_block))?;
         Ok(KBox::new_waiting(State { module, instances }, &may_block))
     }
 
@@ -149,6 +158,7 @@ impl<M: Module, T: InstanceTable> Loaded<M, T> {
             self.state.store(core::ptr::null_mut(), Ordering::Relaxed);
             // SAFETY: removed: nobody calls in any more; the box is from `init`.
             drop(unsafe { KBox::from_raw(state) });
+            wait_for_pins(linkage.name());
         }
         result
     }
@@ -295,6 +305,17 @@ impl<M: Driver> State<M, Instances<M::Instance>> {
     fn forget(&self, number: i32) {
         let slot = self.instances.0.lock().take(|slot| slot.number == number);
         drop(slot);
+    }
+}
+
+/// The text goes when the entry point returns. What is pinned by now was forgotten, and it is too late to refuse: so the text stays, and
+/// this thread with it. **May block.**
+fn wait_for_pins(name: &str) {
+    if is_pinned() {
+        log!(warn, name, "something of it was never taken back: its text stays");
+    }
+    while is_pinned() {
+        sleep(Duration::from_secs(1));
     }
 }
 

@@ -7,6 +7,8 @@
 
 mod entry;
 mod pin;
+#[cfg(test)]
+mod tests;
 
 pub use entry::{Instances, Linkage, Loaded};
 pub use pin::{Pin, pins};
