@@ -42,32 +42,32 @@ mod calls {
         delay(i64);
         drv_usectohz(i64) -> i64;
         ibt_register_subnet_notices(Any, Any, Any);
-        ibt_detach(Any) -> c_int;
-        ibt_deregister_service(Any, Any) -> c_int;
-        ibt_close_hca(Any) -> c_int;
-        ibt_free_pd(Any, Any) -> c_int;
-        ibt_free_cq(Any) -> c_int;
+        ibt_detach(Any) -> u32;
+        ibt_deregister_service(Any, Any) -> u32;
+        ibt_close_hca(Any) -> u32;
+        ibt_free_pd(Any, Any) -> u32;
+        ibt_free_cq(Any) -> u32;
         ibt_set_cq_handler(Any, Any, Any);
-        ibt_free_channel(Any) -> c_int;
-        ibt_flush_channel(Any) -> c_int;
-        ibt_query_ud_channel(Any, Any) -> c_int;
-        ibt_free_srq(Any) -> c_int;
-        ibt_query_hca(Any, Any) -> c_int;
-        ibt_deregister_mr(Any, Any) -> c_int;
-        ibt_free_ud_dest(Any) -> c_int;
-        ibt_close_rc_channel(Any, c_int, Any, u8, Any, Any, Any) -> c_int;
-        ibt_post_send(Any, Any, u32, Any) -> c_int;
-        ibt_post_recv(Any, Any, u32, Any) -> c_int;
-        ibt_post_srq(Any, Any, u32, Any) -> c_int;
-        ibt_map_mem_iov(Any, Any, Any, Any) -> c_int;
-        ibt_unmap_mem_iov(Any, Any) -> c_int;
+        ibt_free_channel(Any) -> u32;
+        ibt_flush_channel(Any) -> u32;
+        ibt_query_ud_channel(Any, Any) -> u32;
+        ibt_free_srq(Any) -> u32;
+        ibt_query_hca(Any, Any) -> u32;
+        ibt_deregister_mr(Any, Any) -> u32;
+        ibt_free_ud_dest(Any) -> u32;
+        ibt_close_rc_channel(Any, u32, Any, u8, Any, Any, Any) -> u32;
+        ibt_post_send(Any, Any, u32, Any) -> u32;
+        ibt_post_recv(Any, Any, u32, Any) -> u32;
+        ibt_post_srq(Any, Any, u32, Any) -> u32;
+        ibt_map_mem_iov(Any, Any, Any, Any) -> u32;
+        ibt_unmap_mem_iov(Any, Any) -> u32;
         freemsg(Any);
         freeb(Any);
         ddi_driver_name(Any) -> usize;
         ddi_get_instance(Any) -> c_int;
     }
 
-    fn make(made: &mut Any) -> c_int {
+    fn make(made: &mut Any) -> u32 {
         static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
         let address = NEXT.fetch_add(0x1000, Ordering::Relaxed);
         *made = core::ptr::without_provenance_mut(address);
@@ -80,7 +80,7 @@ mod calls {
                 // SAFETY: nothing else in this program has the name.
                 #[unsafe(no_mangle)]
                 #[allow(unused_variables)]
-                extern "C" fn $name($(_: $before,)* made: &mut Any, $(_: $behind),*) -> c_int {
+                extern "C" fn $name($(_: $before,)* made: &mut Any, $(_: $behind),*) -> u32 {
                     make(made)
                 }
             )*
@@ -90,10 +90,10 @@ mod calls {
     make! {
         ibt_attach(Any, Any, Any;);
         ibt_open_hca(Any, u64;);
-        ibt_alloc_pd(Any, c_int;);
-        ibt_alloc_ud_dest(Any, c_int, Any;);
+        ibt_alloc_pd(Any, u32;);
+        ibt_alloc_ud_dest(Any, u32, Any;);
         ibt_register_mr(Any, Any, Any; Any);
-        ibt_alloc_rc_channel(Any, c_int, Any; Any);
+        ibt_alloc_rc_channel(Any, u32, Any; Any);
     }
 
     // SAFETY: nothing else in this program has the name.
@@ -103,7 +103,7 @@ mod calls {
         attributes: &sys::ibt_cq_attr_t,
         made: &mut Any,
         real: &mut u32,
-    ) -> c_int {
+    ) -> u32 {
         *real = attributes.cq_size;
         make(made)
     }
@@ -112,11 +112,11 @@ mod calls {
     #[unsafe(no_mangle)]
     extern "C" fn ibt_alloc_ud_channel(
         _: Any,
-        _: c_int,
+        _: u32,
         args: &sys::ibt_ud_chan_alloc_args_t,
         made: &mut Any,
         real: &mut sys::ibt_chan_sizes_t,
-    ) -> c_int {
+    ) -> u32 {
         *real = args.ud_sizes;
         make(made)
     }
@@ -125,12 +125,12 @@ mod calls {
     #[unsafe(no_mangle)]
     extern "C" fn ibt_alloc_srq(
         _: Any,
-        _: c_int,
+        _: u32,
         _: Any,
         wanted: &sys::ibt_srq_sizes_t,
         made: &mut Any,
         real: &mut sys::ibt_srq_sizes_t,
-    ) -> c_int {
+    ) -> u32 {
         *real = *wanted;
         make(made)
     }
