@@ -4,7 +4,8 @@
 //! spare bytes *before* the address, in each of the five messages that can have one; IP puts them behind it. Frames are changed in place when they
 //! are sent and when they come in, never grown. The ICMPv6 checksum stays right: 16-bit words move, and the two spare bytes are zero.
 //!
-//! illumos's driver in C does so for neighbour solicitations and advertisements alone. Of the others both forms are taken.
+//! illumos's driver in C does so for neighbour solicitations and advertisements alone. Of the others both forms are taken: what tells
+//! them apart is where the prefix of the link's GIDs stands.
 
 use crate::addr::LinkAddr;
 
@@ -33,16 +34,27 @@ pub fn pad_for_wire(packet: &mut [u8]) {
     });
 }
 
-/// The opposite of [`pad_for_wire`]: puts the spare bytes where IP looks for them. In the messages of routers they may be there already: no
-/// port's GUID ends with two zeros.
-pub fn pad_for_ip(packet: &mut [u8]) {
+/// The opposite of [`pad_for_wire`]: puts the spare bytes where IP looks for them. In the messages of routers they may be there already.
+/// `own` is the address of the link, whose neighbours have GIDs of one prefix.
+pub fn pad_for_ip(packet: &mut [u8], own: &LinkAddr) {
     for_each_link_address(packet, |message, body| {
         let by_rfc = matches!(message, NEIGHBOUR_SOLICITATION | NEIGHBOUR_ADVERTISEMENT);
-        if by_rfc || body[LinkAddr::LEN..] != [0; SPARE] {
+        if by_rfc || !is_in_form_of_ip(body, own) {
             body.copy_within(SPARE.., 0);
             body[LinkAddr::LEN..].fill(0);
         }
     });
+}
+
+/// Whether the spare bytes of an option come last. A GUID may end with two zeros, so they alone say nothing; RFC 4391's form is
+/// looked for first.
+fn is_in_form_of_ip(body: &[u8], own: &LinkAddr) -> bool {
+    const PREFIX: core::ops::Range<usize> = 4..12;
+    let own = own.as_bytes().get(PREFIX);
+    let (first, last) = body.split_at_checked(LinkAddr::LEN).unwrap_or_default();
+    let in_form_of_rfc = body.get(PREFIX.start + SPARE..PREFIX.end + SPARE) == own;
+    let could_not_be_rfcs = !first.starts_with(&[0; SPARE]);
+    last == [0; SPARE] && !in_form_of_rfc && (first.get(PREFIX) == own || could_not_be_rfcs)
 }
 
 /// Whether a packet of IPv6 whose first bytes these are, [`Message::HEAD_LEN`] of them, may have link-layer addresses in it: a test for the path of every packet.
@@ -162,8 +174,13 @@ fn for_each_link_address(packet: &mut [u8], f: impl Fn(u8, &mut [u8])) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::addr::{Gid, Qpn};
     use proptest::prelude::*;
     use std::vec::Vec;
+
+    fn own() -> LinkAddr {
+        LinkAddr::unicast(Qpn::new(0x49).unwrap(), Gid { prefix: 0xfe80 << 48, guid: 7 })
+    }
 
     fn solicitation(options: &[u8]) -> Vec<u8> {
         message(NEIGHBOUR_SOLICITATION, OPTIONS, options)
@@ -189,7 +206,7 @@ mod tests {
             assert!(may_have_link_addresses(&packet));
             pad_for_wire(&mut packet);
             assert_eq!(packet, message(kind, begin, &address_option(true)), "{kind}");
-            pad_for_ip(&mut packet);
+            pad_for_ip(&mut packet, &own());
             assert_eq!(packet, ip, "{kind}");
         }
     }
@@ -199,7 +216,7 @@ mod tests {
         for (kind, begin) in [(133, 48), (134, 56), (137, 80)] {
             let ip = message(kind, begin, &address_option(false));
             let mut packet = ip.clone();
-            pad_for_ip(&mut packet);
+            pad_for_ip(&mut packet, &own());
             assert_eq!(packet, ip, "{kind}");
         }
     }
@@ -226,7 +243,7 @@ mod tests {
         pad_for_wire(&mut packet);
         assert_eq!(packet[OPTIONS..], address_option(true));
         assert_eq!(checksum(&packet), before);
-        pad_for_ip(&mut packet);
+        pad_for_ip(&mut packet, &own());
         assert_eq!(packet[OPTIONS..], address_option(false));
     }
 
@@ -255,7 +272,7 @@ mod tests {
     fn a_truncated_option_is_left_alone() {
         let mut packet = solicitation(&address_option(false)[..23]);
         let before = packet.clone();
-        pad_for_ip(&mut packet);
+        pad_for_ip(&mut packet, &own());
         assert_eq!(packet, before);
     }
 
@@ -279,7 +296,7 @@ mod tests {
             packet[4..6].copy_from_slice(&length.to_be_bytes());
             packet.truncate(cut);
             let before = packet.clone();
-            pad_for_ip(&mut packet);
+            pad_for_ip(&mut packet, &own());
             prop_assert_eq!(packet.len(), before.len());
             let fixed = before.len().min(OPTIONS);
             prop_assert_eq!(&packet[..fixed], &before[..fixed]);

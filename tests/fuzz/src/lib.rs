@@ -103,7 +103,7 @@ pub fn ipoib_frame(bytes: &[u8]) {
     let mut frame = frame.to_vec();
     let received = ipoib::header::receive(&mut frame, flags & 1 == 1, Qpn::from_low_bits(9), &own, &[]);
     if received.is_ok() {
-        ipoib::nd::pad_for_ip(frame.get_mut(40..).unwrap_or_default());
+        ipoib::nd::pad_for_ip(frame.get_mut(40..).unwrap_or_default(), &own);
     }
     ipoib::nd::pad_for_wire(&mut frame);
 }

@@ -8,7 +8,10 @@ use crate::bench::{Bench, PLAIN, address_of, group, holds};
 const IPV6: u32 = 0x86dd;
 const ICMPV6: u8 = 58;
 const ECHO: u8 = 128;
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
 const SOLICITATION: u8 = 135;
+const REDIRECT: u8 = 137;
 const IPOIB_HEADER: u64 = 4;
 
 fn ipv6(kind: u8, fixed: &[u8], rest: &[u8]) -> Vec<u8> {
@@ -66,6 +69,56 @@ fn neighbour_discovery_without_a_link_address_option_goes_up_as_it_came() {
         let nonce = [14, 1, 1, 2, 3, 4, 5, 6];
         let options = [vec![], nonce.to_vec(), [nonce, nonce, nonce].concat()];
         arrives_as_it_is(bench, &options.map(|options| solicitation(&options)));
+    });
+}
+
+/// A message of a router, or to one, with the address of such a port behind an MTU, as IP has them.
+fn routers_message(kind: u8, qpn: u32, prefix: u64, guid: u64) -> Vec<u8> {
+    let fixed = match kind {
+        ROUTER_SOLICITATION => 4,
+        ROUTER_ADVERTISEMENT => 12,
+        _ => 36,
+    };
+    let mtu = [5, 1, 0, 0, 0, 0, 7, 252];
+    let (qpn, prefix, guid) = (qpn.to_be_bytes(), prefix.to_be_bytes(), guid.to_be_bytes());
+    let address = [&[1, 3][..], &qpn, &prefix, &guid, &[0, 0]].concat();
+    ipv6(kind, &vec![0; fixed], &[&mtu[..], &address].concat())
+}
+
+/// Before, an option with two zeros at its end was taken for one in illumos's form: IP got the address of a router whose GUID ends
+/// so two octets late.
+#[test]
+fn a_router_whose_guid_ends_with_zeros_keeps_its_address() {
+    holds(|bench| {
+        let mut packets = Vec::new();
+        for kind in [ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, REDIRECT] {
+            for guid in [0x0200_0000_00ff_0000, 0x0200_0000_00ff_0001, 0x0200_0000_00ff_0100] {
+                for qpn in [0x48, 0x4a1, 0xfe80, 0x12_3456, 0x8000_0048] {
+                    packets.push(routers_message(kind, qpn, 0xfe80 << 48, guid));
+                    packets.push(routers_message(kind, qpn, 0x2001_0db8_0000_0001, guid));
+                }
+            }
+        }
+        arrives_as_it_is(bench, &packets);
+    });
+}
+
+/// illumos's driver in C leaves the options of routers as IP has them. A receiver tells the forms apart by the prefix of the link.
+#[test]
+fn an_illumos_router_in_c_keeps_its_address_on_the_wire() {
+    holds(|bench| {
+        let (_beta, heard) = bench.beta.open_up(IPV6);
+        for kind in [ROUTER_SOLICITATION, ROUTER_ADVERTISEMENT, REDIRECT] {
+            for guid in [0x0200_0000_00ff_0000, 0x0002_c903_000a_1b2d] {
+                for qpn in [0x48, 0x12_3456, 0x8000_0048] {
+                    let packet = routers_message(kind, qpn, 0xfe80 << 48, guid);
+                    let from = (Qpn::truncating(0x1234), Gid { prefix: 0xfe80 << 48, guid });
+                    comes_from(bench, from, None, IPV6 as u16, &packet);
+                    let arrived = heard.try_next().map(|packet| packet.payload);
+                    assert_eq!(arrived, Some(packet), "{kind} {guid:x} {qpn:x}");
+                }
+            }
+        }
     });
 }
 
@@ -167,12 +220,18 @@ fn scope_and_pkey_of_a_group_are_not_written_into_the_caller_s_packet() {
 }
 
 /// A packet as it comes to beta's port from whoever says it is its sender, to a port or a group.
-fn comes_from(bench: &Bench, source: Qpn, sgid: Gid, to: Option<(Gid, fabric::Lid)>) {
+fn comes_from(
+    bench: &Bench,
+    (source, sgid): (Qpn, Gid),
+    to: Option<(Gid, fabric::Lid)>,
+    ethertype: u16,
+    packet: &[u8],
+) {
     let hca = bench.world.fabric().hca(bench.beta.adapter()).expect("beta's");
     let port = hca.query_ports().expect("its ports")[0].clone();
     let own = qpn_of(bench);
     let (dgid, dlid) = to.unwrap_or((port.gids[0], port.lid));
-    let payload = [&(PLAIN as u16).to_be_bytes()[..], &[0, 0], b"hello"].concat();
+    let payload = [&ethertype.to_be_bytes()[..], &[0, 0], packet].concat();
     let datagram = Datagram {
         dlid,
         slid: fabric::Lid(1),
@@ -207,14 +266,15 @@ fn only_what_we_sent_to_a_group_is_taken_for_our_own_multicast() {
             (group.mgid, group.mlid)
         });
         let heard = || std::iter::from_fn(|| heard.try_next()).count();
-        comes_from(bench, own, own_gid, None);
+        let comes = |from, to| comes_from(bench, from, to, PLAIN as u16, b"hello");
+        comes((own, own_gid), None);
         assert_eq!(heard(), 1, "to a port, with a GRH: no multicast");
-        comes_from(bench, stranger, own_gid, Some(broadcast));
+        comes((stranger, own_gid), Some(broadcast));
         assert_eq!(heard(), 1, "another queue pair of the port");
-        comes_from(bench, own, other_gid, Some(broadcast));
+        comes((own, other_gid), Some(broadcast));
         assert_eq!(heard(), 1, "the same queue pair number at another port");
         let before = bench.beta.counter("rx_drop_own_multicast");
-        comes_from(bench, own, own_gid, Some(broadcast));
+        comes((own, own_gid), Some(broadcast));
         assert_eq!((heard(), bench.beta.counter("rx_drop_own_multicast") - before), (0, 1), "our own");
     });
 }

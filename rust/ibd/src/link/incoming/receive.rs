@@ -374,7 +374,7 @@ impl ConnectedReceiver {
             }
         };
         if ethertype != EtherType::IPV4 {
-            look_closer(&self.control, ethertype, bytes);
+            look_closer(&self.control, own, ethertype, bytes);
         }
         let len = bytes.len() as u32;
         let packet = if len <= self.copy_up_to {

@@ -3,7 +3,7 @@
 use ibtf::{Buffer, Completion, CompletionStatus, ReceiveQueue, Received, Target};
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
 use ipoib::neighbours::{self, Direction};
-use ipoib::{EtherType, Qpn, nd};
+use ipoib::{EtherType, LinkAddr, Qpn, nd};
 use kernel::mblk::{Mblk, Offload};
 use kernel::sync::Monitor;
 
@@ -41,7 +41,7 @@ impl Receiver {
         let sender = Qpn::from_low_bits(source_qpn);
         let frame = header::receive(bytes, has_grh, sender, &open.own, &open.senders)?;
         if frame.ethertype != EtherType::IPV4 {
-            look_closer(&self.control, frame.ethertype, bytes);
+            look_closer(&self.control, &open.own, frame.ethertype, bytes);
         }
         let verified = checksum_ok && has_plain_ipv4_header(bytes);
         let len = bytes.len() as u32;
@@ -64,11 +64,16 @@ impl Receiver {
 
 /// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address; messages of routers do not.
 #[inline(never)]
-pub(in crate::link) fn look_closer(control: &Monitor<Control>, ethertype: EtherType, frame: &mut [u8]) {
+pub(in crate::link) fn look_closer(
+    control: &Monitor<Control>,
+    own: &LinkAddr,
+    ethertype: EtherType,
+    frame: &mut [u8],
+) {
     let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
     let is_discovery = ethertype == EtherType::IPV6 && nd::may_have_link_addresses(payload);
     if is_discovery {
-        nd::pad_for_ip(payload);
+        nd::pad_for_ip(payload, own);
     }
     if (is_discovery || ethertype == EtherType::ARP)
         && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
