@@ -24,6 +24,12 @@ const TARGET_LINK_ADDRESS: u8 = 2;
 /// Option length in units of 8 bytes: type, length, two spare bytes, 20 of address.
 const LINK_ADDRESS_UNITS: u8 = 3;
 const SPARE: usize = 2;
+/// Where the flags of an advertisement are, and two of them (RFC 4861 section 4.4).
+const FLAGS: usize = IPV6_HEADER_LEN + 4;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+/// The first byte of a group's address.
+const MULTICAST: u8 = 0xff;
 
 /// Puts the spare bytes where the wire has them. `packet` starts at the IPv6 header; anything but a message of neighbour discovery is left alone, and so
 /// is any option that is not a 24-byte link-layer address or does not fit.
@@ -79,7 +85,10 @@ const fn options_begin(message: u8) -> Option<usize> {
 #[allow(missing_docs)]
 pub enum Kind {
     Solicitation,
-    Advertisement,
+    Advertisement {
+        /// What is known of the target is replaced.
+        overrides: bool,
+    },
 }
 
 /// What such a message says, for somebody who does not answer it.
@@ -101,8 +110,8 @@ impl Message {
     /// Bytes that [`may_have_link_addresses`] looks at.
     pub const HEAD_LEN: usize = IPV6_HEADER_LEN + 1;
 
-    /// Reads a message as IP has it. `None` for anything else, and for what RFC 4861 section 7.1 has a receiver discard
-    /// without a look at the checksum: a hop limit below 255, a code that is not 0, an option of length 0 in front.
+    /// Reads a message as IP has it. `None` for anything else, and for what RFC 4861 section 7.1 has a receiver discard, except
+    /// for a wrong checksum: that is left to IP. Behind the end of `packet`, which may be cut, nothing is looked at.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         const HOP_LIMIT: usize = 7;
         const CODE: usize = IPV6_HEADER_LEN + 1;
@@ -112,40 +121,48 @@ impl Message {
         if packet[HOP_LIMIT] != 255 || packet[CODE] != 0 {
             return None;
         }
+        let flags = packet[FLAGS];
+        let overrides = flags & OVERRIDE != 0;
         let (kind, wanted) = match packet[IPV6_HEADER_LEN] {
             NEIGHBOUR_SOLICITATION => (Kind::Solicitation, SOURCE_LINK_ADDRESS),
-            NEIGHBOUR_ADVERTISEMENT => (Kind::Advertisement, TARGET_LINK_ADDRESS),
+            NEIGHBOUR_ADVERTISEMENT => (Kind::Advertisement { overrides }, TARGET_LINK_ADDRESS),
             _ => return None,
         };
         let address = |at: usize| packet.get(at..)?.first_chunk().copied();
-        let mut link = None;
-        for (kind, body) in options(packet) {
-            if kind == wanted && body.len() == LinkAddr::LEN + SPARE {
-                link = LinkAddr::from_slice(body);
-            }
-        }
-        Some(Self {
+        let message = Self {
             kind,
             source: address(8)?,
             destination: address(24)?,
             target: address(IPV6_HEADER_LEN + 8)?,
-            link,
-        })
+            link: link_option(packet, wanted)?,
+        };
+        let answers_a_group = flags & SOLICITED != 0 && message.destination[0] == MULTICAST;
+        let is_answer_to_all = matches!(kind, Kind::Advertisement { .. }) && answers_a_group;
+        (message.target[0] != MULTICAST && !is_answer_to_all).then_some(message)
     }
 }
 
-/// Type and body of each option of a message, up to one that makes no sense.
-fn options(packet: &[u8]) -> impl Iterator<Item = (u8, &[u8])> {
+/// The first link-layer address of this kind. Outer `None`: the options make no sense.
+fn link_option(packet: &[u8], wanted: u8) -> Option<Option<LinkAddr>> {
     let payload = usize::from(u16::from_be_bytes([packet[4], packet[5]]));
+    let is_cut = packet.len() < IPV6_HEADER_LEN + payload;
     let end = packet.len().min(IPV6_HEADER_LEN + payload);
-    let mut rest = packet.get(OPTIONS..end).unwrap_or_default();
-    core::iter::from_fn(move || {
-        let [kind, units, ..] = *rest else { return None };
+    let mut rest = packet.get(OPTIONS..end)?;
+    let mut found = None;
+    while let [kind, units, ..] = *rest {
         let len = usize::from(units) * 8;
-        let (option, next) = rest.split_at_checked(len).filter(|_| len > 0)?;
+        if len == 0 {
+            return None;
+        }
+        let Some((option, next)) = rest.split_at_checked(len) else {
+            return is_cut.then_some(found);
+        };
+        if kind == wanted && units == LINK_ADDRESS_UNITS && found.is_none() {
+            found = LinkAddr::from_slice(&option[2..]);
+        }
         rest = next;
-        Some((kind, &option[2..]))
-    })
+    }
+    (is_cut || rest.is_empty()).then_some(found)
 }
 
 /// Calls `f` with the message's type, and the 22 bytes behind type and length of each link-layer address option.

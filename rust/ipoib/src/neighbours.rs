@@ -60,8 +60,24 @@ impl<S: DerefMut<Target = [NeighbourSlot]>> Neighbours<S> {
         self.len() == 0
     }
 
-    /// A frame has said so: the latest one counts.
-    pub fn learn(&mut self, now: Instant, Neighbour { ip, link }: Neighbour) {
+    /// A frame has said so. The latest one counts, unless it says itself that it is not to replace another.
+    pub fn learn(&mut self, now: Instant, news: News) {
+        match news {
+            News::At(neighbour) => self.set(now, neighbour),
+            News::AtUnlessKnown(neighbour) => {
+                if self.get(now, &neighbour.ip).is_none_or(|known| known == neighbour.link) {
+                    self.set(now, neighbour);
+                }
+            }
+            News::Sought(ip) => {
+                if let Some(id) = self.table.find(&ip) {
+                    self.table.remove(id);
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, now: Instant, Neighbour { ip, link }: Neighbour) {
         if self.table.find(&ip).is_none()
             && self.table.len() == self.table.capacity()
             && let Some(oldest) = self.table.front(OLDEST)
@@ -113,6 +129,17 @@ pub struct Neighbour {
     pub link: LinkAddr,
 }
 
+/// What a frame says of a neighbour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum News {
+    /// It is there, whatever was known before.
+    At(Neighbour),
+    /// It is there, unless another place is known: an advertisement without the override flag (RFC 4861 section 7.2.5).
+    AtUnlessKnown(Neighbour),
+    /// IP asks a group for this address, and so knows no place. Whatever answers is believed.
+    Sought(IpAddr),
+}
+
 impl Neighbour {
     /// `None` for what no neighbour has: groups, loopback, "no address", and link addresses that are no port's.
     fn new(ip: IpAddr, link: LinkAddr) -> Option<Self> {
@@ -120,7 +147,9 @@ impl Neighbour {
             IpAddr::V4(ip) => {
                 ip.is_unspecified() || ip.is_multicast() || ip.is_broadcast() || ip.is_loopback()
             }
-            IpAddr::V6(ip) => ip.is_unspecified() || ip.is_multicast() || ip.is_loopback(),
+            IpAddr::V6(ip) => {
+                ip.is_unspecified() || ip.is_multicast() || ip.is_loopback() || ip.to_ipv4_mapped().is_some()
+            }
         };
         (!nobody && link.is_port()).then(|| Self { ip, link: link.without_flags() })
     }
@@ -140,9 +169,9 @@ pub const PREFIX_LEN: usize = 40 + 24 + 3 * 24;
 
 /// What a frame says of a neighbour. `payload` starts behind the IPoIB header and may be cut off after [`PREFIX_LEN`] bytes;
 /// link-layer options are as IP has them (see [`nd`]).
-pub fn read(ethertype: EtherType, payload: &[u8], direction: Direction) -> Option<Neighbour> {
+pub fn read(ethertype: EtherType, payload: &[u8], direction: Direction) -> Option<News> {
     match ethertype {
-        EtherType::ARP => arp(payload, direction),
+        EtherType::ARP => arp(payload, direction).map(News::At),
         EtherType::IPV6 => discovery(payload, direction),
         _ => None,
     }
@@ -164,15 +193,22 @@ fn arp(payload: &[u8], direction: Direction) -> Option<Neighbour> {
 }
 
 /// RFC 4861 sections 4.3 and 4.4.
-fn discovery(packet: &[u8], direction: Direction) -> Option<Neighbour> {
+fn discovery(packet: &[u8], direction: Direction) -> Option<News> {
     let message = nd::Message::parse(packet)?;
     let v6 = |bytes: [u8; 16]| IpAddr::V6(Ipv6Addr::from(bytes));
+    let at = |ip, link| Neighbour::new(v6(ip), link).map(News::At);
     match (direction, message.kind) {
-        (Direction::In, nd::Kind::Solicitation) => Neighbour::new(v6(message.source), message.link?),
-        (Direction::In, nd::Kind::Advertisement) => Neighbour::new(v6(message.target), message.link?),
+        (Direction::In, nd::Kind::Solicitation) => at(message.source, message.link?),
+        (Direction::In, nd::Kind::Advertisement { overrides: true }) => at(message.target, message.link?),
+        (Direction::In, nd::Kind::Advertisement { overrides: false }) => {
+            Neighbour::new(v6(message.target), message.link?).map(News::AtUnlessKnown)
+        }
         // One that goes to a port asks whether the neighbour is still there.
-        (Direction::Out(to), nd::Kind::Solicitation) => Neighbour::new(v6(message.target), to),
-        (Direction::Out(to), nd::Kind::Advertisement) => Neighbour::new(v6(message.destination), to),
+        (Direction::Out(to), nd::Kind::Solicitation) if to.is_multicast() => {
+            Some(News::Sought(v6(message.target)))
+        }
+        (Direction::Out(to), nd::Kind::Solicitation) => at(message.target, to),
+        (Direction::Out(to), nd::Kind::Advertisement { .. }) => at(message.destination, to),
     }
 }
 

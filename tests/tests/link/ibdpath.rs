@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use conformance::probe::workspace_root;
 use fakekernel::genunix::Cred;
 use fakekernel::{Errno, Nanos};
-use lab_gldv3::Stream;
+use lab_gldv3::{Offload, Stream};
 use sm::Attribute;
 use sm::fault::FaultAction;
 
@@ -172,6 +172,35 @@ fn parsable_output_escapes_colons_unless_there_is_one_field() {
         let guid = &address_of(&alpha).0[12..];
         let last = format!("{:x}", u16::from_be_bytes([guid[6], guid[7]]));
         assert!(gid.out.starts_with("fe80::") && gid.out.trim_end().ends_with(&last), "{gid:?}");
+    });
+}
+
+/// An advertisement for fe80::2, as IP has it.
+fn advertisement(flags: u8, place: [u8; 20]) -> Vec<u8> {
+    let ip = |n: u8| [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n];
+    let head = [0x60, 0, 0, 0, 0, 48, 58, 255];
+    let message = [136, 0, 0, 0, flags, 0, 0, 0];
+    [&head[..], &ip(2), &ip(1), &message, &ip(2), &[2, 3], &place, &[0, 0]].concat()
+}
+
+/// RFC 4861 section 7.2.5. Before, an advertisement of an anycast or proxy station replaced the place that IP keeps, and so there was
+/// no path to it.
+#[test]
+fn ibdpath_keeps_the_place_that_ip_keeps() {
+    const IPV6: u32 = 0x86dd;
+    const OVERRIDE: u8 = 0x20;
+    with_both_drivers(|bench| {
+        let (alpha, _) = bench.alpha.open_up(IPV6);
+        let (beta, _) = bench.beta.open_up(IPV6);
+        let place = address_of(&beta).0;
+        let mut another = place;
+        another[19] ^= 0x55;
+        for (flags, place) in [(OVERRIDE, place), (0, another), (0x40, another)] {
+            beta.transmit(address_of(&alpha), &advertisement(flags, place), Offload::default()).unwrap();
+            bench.settle();
+            let ended = ibdpath(&bench.alpha, &["-p", "-o", "kind", LINK, "fe80::2"]);
+            assert_eq!((ended.errors.as_str(), ended.out.as_str()), ("", "port\n"), "{flags:x}");
+        }
     });
 }
 

@@ -16,6 +16,14 @@ fn v6(n: u16) -> IpAddr {
     IpAddr::V6(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, n))
 }
 
+const FLAGS: usize = 44;
+const SOLICITED: u8 = 0x40;
+const OVERRIDE: u8 = 0x20;
+
+fn is_at(ip: IpAddr, link: LinkAddr) -> News {
+    News::At(Neighbour { ip, link })
+}
+
 fn at(seconds: u64) -> Instant {
     Instant::ZERO + Duration::from_secs(seconds)
 }
@@ -34,13 +42,14 @@ fn arp_frame(operation: u8, pairs: [(LinkAddr, IpAddr); 2]) -> Vec<u8> {
     bytes
 }
 
-/// A solicitation (135) or advertisement (136) with a link-layer option, or none.
+/// A solicitation (135) or advertisement (136) with a link-layer option, or none. An advertisement overrides.
 fn nd_frame(kind: u8, source: IpAddr, to: IpAddr, target: IpAddr, option: Option<LinkAddr>) -> Vec<u8> {
     let octets = |ip| if let IpAddr::V6(ip) = ip { ip.octets() } else { panic!("ND is for IPv6") };
     let mut bytes = std::vec![0x60, 0, 0, 0, 0, 0, 58, 255];
     bytes.extend_from_slice(&octets(source));
     bytes.extend_from_slice(&octets(to));
-    bytes.extend_from_slice(&[kind, 0, 0, 0, 0, 0, 0, 0]);
+    let flags = if kind == 136 { OVERRIDE } else { 0 };
+    bytes.extend_from_slice(&[kind, 0, 0, 0, flags, 0, 0, 0]);
     bytes.extend_from_slice(&octets(target));
     if let Some(link) = option {
         bytes.extend_from_slice(&[if kind == 135 { 1 } else { 2 }, 3]);
@@ -58,10 +67,10 @@ fn arp_tells_of_the_sender_on_its_way_in_and_of_the_target_on_its_way_out() {
     let reply = arp_frame(2, [(link(2), v4(2)), (link(1), v4(1))]);
     let told = |frame: &[u8], direction| read(EtherType::ARP, frame, direction);
     let everyone = LinkAddr::multicast(Mgid::broadcast(Scope::LinkLocal, PKey::new(0xffff).unwrap()));
-    assert_eq!(told(&request, Direction::In), Some(Neighbour { ip: v4(1), link: link(1) }));
+    assert_eq!(told(&request, Direction::In), Some(is_at(v4(1), link(1))));
     assert_eq!(told(&request, Direction::Out(everyone)), None);
-    assert_eq!(told(&reply, Direction::In), Some(Neighbour { ip: v4(2), link: link(2) }));
-    assert_eq!(told(&reply, Direction::Out(link(1))), Some(Neighbour { ip: v4(1), link: link(1) }));
+    assert_eq!(told(&reply, Direction::In), Some(is_at(v4(2), link(2))));
+    assert_eq!(told(&reply, Direction::Out(link(1))), Some(is_at(v4(1), link(1))));
 }
 
 #[test]
@@ -78,10 +87,10 @@ fn discovery_tells_of_who_solicits_and_of_who_is_advertised() {
     let solicitation = nd_frame(135, v6(1), v6(2), v6(2), Some(link(1)));
     let advertisement = nd_frame(136, v6(2), v6(1), v6(2), Some(link(2)));
     let told = |frame: &[u8], direction| read(EtherType::IPV6, frame, direction);
-    assert_eq!(told(&solicitation, Direction::In), Some(Neighbour { ip: v6(1), link: link(1) }));
-    assert_eq!(told(&solicitation, Direction::Out(link(2))), Some(Neighbour { ip: v6(2), link: link(2) }));
-    assert_eq!(told(&advertisement, Direction::In), Some(Neighbour { ip: v6(2), link: link(2) }));
-    assert_eq!(told(&advertisement, Direction::Out(link(1))), Some(Neighbour { ip: v6(1), link: link(1) }));
+    assert_eq!(told(&solicitation, Direction::In), Some(is_at(v6(1), link(1))));
+    assert_eq!(told(&solicitation, Direction::Out(link(2))), Some(is_at(v6(2), link(2))));
+    assert_eq!(told(&advertisement, Direction::In), Some(is_at(v6(2), link(2))));
+    assert_eq!(told(&advertisement, Direction::Out(link(1))), Some(is_at(v6(1), link(1))));
     assert_eq!(told(&nd_frame(135, v6(1), v6(2), v6(2), None), Direction::In), None);
 }
 
@@ -106,15 +115,15 @@ fn a_group_is_nobodys_neighbour() {
         LinkAddr::from_bytes(bytes)
     };
     let heard = nd_frame(136, v6(2), all, v6(2), Some(flagged));
-    assert_eq!(read(EtherType::IPV6, &heard, Direction::In), Some(Neighbour { ip: v6(2), link: link(2) }));
+    assert_eq!(read(EtherType::IPV6, &heard, Direction::In), Some(is_at(v6(2), link(2))));
 }
 
 #[test]
 fn a_neighbour_that_moves_is_found_where_it_is_and_one_that_is_silent_is_forgotten() {
     let mut known = table(4);
-    known.learn(at(0), Neighbour { ip: v4(1), link: link(1) });
-    known.learn(at(600), Neighbour { ip: v4(2), link: link(2) });
-    known.learn(at(700), Neighbour { ip: v4(1), link: link(9) });
+    known.learn(at(0), is_at(v4(1), link(1)));
+    known.learn(at(600), is_at(v4(2), link(2)));
+    known.learn(at(700), is_at(v4(1), link(9)));
     assert_eq!(known.get(at(700), &v4(1)), Some(link(9)));
     assert_eq!(known.poll_timeout(), Some(at(1800)));
     assert_eq!(known.get(at(1800), &v4(2)), None, "before the timeout has been handled");
@@ -127,12 +136,69 @@ fn a_neighbour_that_moves_is_found_where_it_is_and_one_that_is_silent_is_forgott
 #[test]
 fn a_full_table_gives_up_the_neighbour_confirmed_longest_ago() {
     let mut known = table(2);
-    known.learn(at(0), Neighbour { ip: v4(1), link: link(1) });
-    known.learn(at(1), Neighbour { ip: v6(2), link: link(2) });
-    known.learn(at(2), Neighbour { ip: v4(1), link: link(1) });
-    known.learn(at(3), Neighbour { ip: v4(3), link: link(3) });
+    known.learn(at(0), is_at(v4(1), link(1)));
+    known.learn(at(1), is_at(v6(2), link(2)));
+    known.learn(at(2), is_at(v4(1), link(1)));
+    known.learn(at(3), is_at(v4(3), link(3)));
     let all = [v4(1), v6(2), v4(3)].map(|ip| known.get(at(3), &ip));
     assert_eq!(all, [Some(link(1)), None, Some(link(3))]);
+}
+
+/// RFC 4861 section 7.2.5. Before, ibdpath showed the way to an anycast or proxy answer that IP did not take.
+#[test]
+fn an_advertisement_without_override_replaces_no_known_place() {
+    for solicited in [0, SOLICITED] {
+        let mut advertisement = nd_frame(136, v6(2), v6(1), v6(2), Some(link(9)));
+        advertisement[FLAGS] = solicited;
+        let news = read(EtherType::IPV6, &advertisement, Direction::In).unwrap();
+        let mut known = table(4);
+        known.learn(at(0), news);
+        assert_eq!(known.get(at(0), &v6(2)), Some(link(9)), "nothing else was known");
+        known.learn(at(1), is_at(v6(2), link(2)));
+        known.learn(at(2), news);
+        assert_eq!(known.get(at(2), &v6(2)), Some(link(2)));
+        assert_eq!(known.poll_timeout(), Some(at(1201)), "and confirms none");
+    }
+}
+
+/// IP asks a group once it has forgotten a neighbour, and then takes an answer without the override flag.
+#[test]
+fn an_address_that_ip_asks_for_is_wherever_the_answer_says() {
+    let group = LinkAddr::multicast(Mgid::broadcast(Scope::LinkLocal, PKey::new(0xffff).unwrap()));
+    let question = nd_frame(135, v6(1), v6(2), v6(2), Some(link(1)));
+    let mut answer = nd_frame(136, v6(2), v6(1), v6(2), Some(link(9)));
+    answer[FLAGS] = SOLICITED;
+    let mut known = table(4);
+    known.learn(at(0), is_at(v6(2), link(2)));
+    for (frame, direction) in [(question, Direction::Out(group)), (answer, Direction::In)] {
+        known.learn(at(1), read(EtherType::IPV6, &frame, direction).unwrap());
+    }
+    assert_eq!(known.get(at(1), &v6(2)), Some(link(9)));
+}
+
+/// RFC 4861 sections 7.1.1 and 7.1.2.
+#[test]
+fn what_ip_discards_teaches_nothing() {
+    let all = IpAddr::V6(Ipv6Addr::new(0xff02, 0, 0, 0, 0, 0, 0, 1));
+    let mapped = IpAddr::V6(Ipv4Addr::new(10, 0, 0, 1).to_ipv6_mapped());
+    let mut frames = std::vec![
+        nd_frame(136, v6(2), v6(1), all, Some(link(2))),
+        nd_frame(136, v6(2), v6(1), mapped, Some(link(2))),
+        nd_frame(135, v6(2), v6(1), all, Some(link(2))),
+    ];
+    let mut to_all = nd_frame(136, v6(2), all, v6(2), Some(link(2)));
+    to_all[FLAGS] |= SOLICITED;
+    frames.push(to_all);
+    for (length, trailing) in [(3, &[2, 0, 0, 0, 0, 0, 0, 0][..]), (3, &[2, 2, 0, 0]), (3, &[1]), (4, &[])] {
+        let mut frame = nd_frame(136, v6(2), v6(1), v6(2), Some(link(2)));
+        frame[65] = length;
+        frame.extend_from_slice(trailing);
+        frame[5] = (frame.len() - 40) as u8;
+        frames.push(frame);
+    }
+    for frame in frames {
+        assert_eq!(read(EtherType::IPV6, &frame, Direction::In), None, "{frame:x?}");
+    }
 }
 
 proptest! {
@@ -146,7 +212,7 @@ proptest! {
         };
         bytes.truncate(PREFIX_LEN);
         for direction in [Direction::In, Direction::Out(link(7))] {
-            if let Some(found) = read(ethertype, &bytes, direction) {
+            if let Some(News::At(found) | News::AtUnlessKnown(found)) = read(ethertype, &bytes, direction) {
                 prop_assert!(!found.ip.is_multicast() && !found.ip.is_unspecified() && found.link.is_port());
             }
         }
