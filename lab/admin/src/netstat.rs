@@ -86,7 +86,9 @@ fn arp(neighbour: &Neighbour) -> String {
         NeighbourState::Local => "SPLA",
         NeighbourState::Group => "S",
         NeighbourState::Incomplete => "U",
-        NeighbourState::Reachable | NeighbourState::Stale => "",
+        NeighbourState::Reachable | NeighbourState::Stale | NeighbourState::Delay | NeighbourState::Probe => {
+            ""
+        }
     };
     let mask = if neighbour.state == NeighbourState::Group
         && neighbour.address == IpAddr::V4(Ipv4Addr::new(224, 0, 0, 0))
@@ -105,6 +107,8 @@ fn nd(neighbour: &Neighbour) -> String {
         NeighbourState::Group => ("other", "REACHABLE"),
         NeighbourState::Reachable => ("dynamic", "REACHABLE"),
         NeighbourState::Stale => ("dynamic", "STALE"),
+        NeighbourState::Delay => ("dynamic", "DELAY"),
+        NeighbourState::Probe => ("dynamic", "PROBE"),
         NeighbourState::Incomplete => ("dynamic", "INCOMPLETE"),
     };
     let (interface, link, address) =

@@ -489,6 +489,10 @@ pub enum NeighbourState {
     Reachable,
     /// Learnt a while ago.
     Stale,
+    /// In use again, and about to be asked for.
+    Delay,
+    /// Asked for at its own place.
+    Probe,
     /// Being asked for.
     Incomplete,
 }

@@ -32,6 +32,17 @@ impl Announcements {
             .collect();
     }
 
+    /// Announces an address once, at the next poll, and then as it was announced before.
+    pub fn once_more(&mut self, address: IpAddr) {
+        let left = self.0.entry(address).or_insert(Left { times: 0, next: Duration::ZERO });
+        *left = Left { times: left.times + 1, next: Duration::ZERO };
+    }
+
+    /// An address is announced no longer: somebody else claims it.
+    pub fn stop(&mut self, address: &IpAddr) {
+        self.0.remove(address);
+    }
+
     /// The interface has these addresses now: others are announced no longer.
     pub fn keep(&mut self, has: impl Fn(&IpAddr) -> bool) {
         self.0.retain(|address, _| has(address));

@@ -40,9 +40,14 @@ impl Arp {
         Self::request((Ipv4Addr::UNSPECIFIED, own), target)
     }
 
-    /// The address that the sender says is its own, or would like to have.
-    pub fn claimed(&self) -> Ipv4Addr {
-        if self.sender.0.is_unspecified() { self.target.0 } else { self.sender.0 }
+    /// Whether the sender or the target can be no host's: a group, or this host itself (`arp_process_packet`).
+    pub fn is_martian(&self) -> bool {
+        [self.sender.0, self.target.0].iter().any(|ip| ip.is_multicast() || ip.is_loopback())
+    }
+
+    /// Whether this is no request and no probe, and tells that somebody at another place than `own` answers for the target.
+    pub fn answers_for_target(&self, own: LinkAddr) -> bool {
+        self.operation == Operation::Reply && self.target.1 != own
     }
 
     /// Our answer to a request for `own`.

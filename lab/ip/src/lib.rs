@@ -15,6 +15,7 @@ mod announce;
 pub mod apps;
 pub mod arp;
 pub mod dad;
+pub mod defence;
 mod device;
 pub mod dhcp;
 mod fragments;
@@ -25,6 +26,7 @@ pub mod nd;
 pub mod neighbours;
 mod offload;
 mod path_mtu;
+pub mod routes;
 pub mod stack;
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::net::Ipv6Addr;
 use smoltcp::wire::{Icmpv6Packet, IpProtocol, Ipv6Packet, Ipv6Repr};
 
 use super::link_addr::LinkAddr;
+use super::neighbours::Flags;
 
 const SOLICIT: u8 = 135;
 const ADVERT: u8 = 136;
@@ -23,13 +24,8 @@ const IPV6_LEN: usize = 40;
 pub enum Kind {
     /// Who has the target address?
     Solicit,
-    /// The sender has it; with the flags S and O of RFC 4861, section 4.4.
-    Advert {
-        /// It answers a solicitation.
-        solicited: bool,
-        /// It replaces what is known of the target.
-        overrides: bool,
-    },
+    /// The sender has it.
+    Advert(Flags),
 }
 
 /// A neighbour solicitation or advertisement with its IPv6 addresses.
@@ -59,6 +55,23 @@ impl Nd {
         }
     }
 
+    /// Is `target` still where it was? Asked of itself.
+    pub fn solicit_itself(own: (Ipv6Addr, LinkAddr), target: Ipv6Addr) -> Self {
+        Self { destination: target, ..Self::solicit(own, target) }
+    }
+
+    /// Says to all that `own` is there.
+    pub fn announce(own: (Ipv6Addr, LinkAddr), router: bool) -> Self {
+        let flags = Flags { router, solicited: false, overrides: true };
+        Self {
+            kind: Kind::Advert(flags),
+            source: own.0,
+            destination: ALL_NODES,
+            target: own.0,
+            link: Some(own.1),
+        }
+    }
+
     /// Does anybody have `target`? Asked by somebody without an address (RFC 4862 section 5.4.2).
     pub fn probe(target: Ipv6Addr) -> Self {
         let destination = solicited_node(target);
@@ -66,19 +79,17 @@ impl Nd {
     }
 
     /// Our answer to a solicitation of `own`.
-    pub fn advert(&self, own: (Ipv6Addr, LinkAddr)) -> Self {
-        let duplicate_probe = self.source.is_unspecified();
-        Self {
-            kind: Kind::Advert { solicited: !duplicate_probe, overrides: true },
-            source: own.0,
-            destination: if duplicate_probe { ALL_NODES } else { self.source },
-            target: own.0,
-            link: Some(own.1),
+    pub fn advert(&self, own: (Ipv6Addr, LinkAddr), router: bool) -> Self {
+        let mut advert = Self::announce(own, router);
+        if !self.source.is_unspecified() {
+            advert.destination = self.source;
+            advert.kind = Kind::Advert(Flags { router, solicited: true, overrides: true });
         }
+        advert
     }
 
-    /// `None` unless `packet` is a valid NS or NA as RFC 4861 section 7.1 asks: hop limit 255, checksum, code 0, sane
-    /// option lengths. An option of another length than 24 is skipped: it cannot hold an IPoIB address.
+    /// `None` unless `packet` is a valid NS or NA as illumos asks (`ndp_input`): RFC 4861 sections 7.1.1 and 7.1.2, and neither a
+    /// loopback nor an IPv4-mapped target.
     pub fn parse(packet: &[u8]) -> Option<Self> {
         let ip = Ipv6Packet::new_checked(packet).ok()?;
         if ip.next_header() != IpProtocol::Icmpv6 || ip.hop_limit() != 255 {
@@ -91,15 +102,30 @@ impl Nd {
         let body = ip.payload();
         let (kind, wanted) = match (body[0], body.get(1)?) {
             (SOLICIT, 0) => (Kind::Solicit, OPTION_SOURCE),
-            (ADVERT, 0) => {
-                let flags = *body.get(4)?;
-                (Kind::Advert { solicited: flags & 0x40 != 0, overrides: flags & 0x20 != 0 }, OPTION_TARGET)
-            }
+            (ADVERT, 0) => (Kind::Advert(read_flags(*body.get(4)?)), OPTION_TARGET),
             _ => return None,
         };
         let target: [u8; 16] = body.get(8..FIXED_LEN)?.try_into().ok()?;
         let link = find_link_option(&body[FIXED_LEN..], wanted)?;
-        Some(Self { kind, source: ip.src_addr(), destination: ip.dst_addr(), target: target.into(), link })
+        let nd =
+            Self { kind, source: ip.src_addr(), destination: ip.dst_addr(), target: target.into(), link };
+        nd.makes_sense().then_some(nd)
+    }
+
+    fn makes_sense(&self) -> bool {
+        let target = self.target;
+        if target.is_multicast() || target.is_loopback() || target.to_ipv4_mapped().is_some() {
+            return false;
+        }
+        match self.kind {
+            // A probe goes to a solicited-node group, and has no link address.
+            Kind::Solicit if self.source.is_unspecified() => {
+                self.destination == solicited_node(self.destination) && self.link.is_none()
+            }
+            // Who asks a group says where the answer is to go.
+            Kind::Solicit => !self.destination.is_multicast() || self.link.is_some(),
+            Kind::Advert(flags) => !(flags.solicited && self.destination.is_multicast()),
+        }
     }
 
     /// The whole IPv6 packet.
@@ -121,9 +147,9 @@ impl Nd {
                 body[0] = SOLICIT;
                 OPTION_SOURCE
             }
-            Kind::Advert { solicited, overrides } => {
+            Kind::Advert(flags) => {
                 body[0] = ADVERT;
-                body[4] = u8::from(solicited) << 6 | u8::from(overrides) << 5;
+                body[4] = emit_flags(flags);
                 OPTION_TARGET
             }
         };
@@ -151,16 +177,25 @@ pub fn is_nd(packet: &[u8]) -> bool {
         && matches!(packet.get(IPV6_LEN), Some(&(SOLICIT | ADVERT)))
 }
 
-/// Outer `None`: malformed options. Inner `None`: no such option.
-fn find_link_option(mut options: &[u8], wanted: u8) -> Option<Option<LinkAddr>> {
+const fn read_flags(octet: u8) -> Flags {
+    Flags { router: octet & 0x80 != 0, solicited: octet & 0x40 != 0, overrides: octet & 0x20 != 0 }
+}
+
+fn emit_flags(flags: Flags) -> u8 {
+    u8::from(flags.router) << 7 | u8::from(flags.solicited) << 6 | u8::from(flags.overrides) << 5
+}
+
+/// The first link-layer address option of that kind. Outer `None`: malformed options, or one too short for an address. Inner `None`: no
+/// such option.
+pub(crate) fn find_link_option(mut options: &[u8], wanted: u8) -> Option<Option<LinkAddr>> {
     let mut found = None;
     while let [kind, units, ..] = *options {
         let len = usize::from(units) * 8;
         if len == 0 || len > options.len() {
             return None;
         }
-        if kind == wanted && units == OPTION_UNITS {
-            found = options[2..22].try_into().ok().map(LinkAddr);
+        if kind == wanted && found.is_none() {
+            found = Some(LinkAddr(options.get(2..22).filter(|_| units >= OPTION_UNITS)?.try_into().ok()?));
         }
         options = &options[len..];
     }
@@ -189,14 +224,14 @@ mod tests {
     #[test]
     fn advert_answers_the_asker() {
         let peer = ("fd00::2".parse().expect("a literal"), LinkAddr([6; 20]));
-        let advert = Nd::solicit(own(), peer.0).advert(peer);
+        let advert = Nd::solicit(own(), peer.0).advert(peer, false);
         assert_eq!(advert.destination, own().0);
         assert_eq!(Nd::parse(&advert.emit()), Some(advert));
     }
 
     #[test]
     fn bad_checksum_hop_limit_or_option_is_refused() {
-        let good = Nd::solicit(own(), Ipv6Addr::LOCALHOST).emit();
+        let good = Nd::solicit(own(), "fd00::9".parse().expect("a literal")).emit();
         for (offset, value) in [(7, 254), (42, 0xaa), (65, 0), (65, 9)] {
             let mut bad = good.clone();
             bad[offset] = value;

@@ -13,6 +13,7 @@ use super::fragments::Fragments;
 use super::layer::{Frame, IpLink, LinkInfo, Wanted};
 use super::offload;
 use super::path_mtu::{PathMtus, may_be_cut};
+use super::routes;
 
 /// See the module's documentation.
 pub struct Stack {
@@ -180,7 +181,10 @@ impl Stack {
                 self.device.tx.drain(..).flat_map(|packet| self.path_mtus.cut(now, may_be_cut(packet)));
             for packet in offload::to_the_link(packets, self.link.info().offload) {
                 for packet in self.fragments.pass(packet) {
-                    self.link.send(now, packet);
+                    match routes::next_hop(&packet.bytes, self.link.addresses()) {
+                        Some(hop) => self.link.send_by(now, packet, hop),
+                        None => self.link.count_unsendable(),
+                    }
                 }
             }
             if result == PollResult::None && !sent {

@@ -30,7 +30,7 @@ impl HostIp {
         let membership = Arc::new(Membership::default());
         let seed = self.seed;
         let stack = |info| -> Box<dyn Upper> { Box::new(Stack::of_group(info, seed)) };
-        let ip = IpThread::over_members(&self.kernel, membership.clone(), stack);
+        let ip = IpThread::over_members(&self.kernel, name, membership.clone(), stack);
         self.enter(Plumbed::new(name, ip, None, Role::Group(membership)));
         Ok(())
     }

@@ -9,6 +9,7 @@ use lab_gldv3::{LinkAddress, LinkState};
 use lab_ip::dad::Standing;
 use lab_ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
 use lab_ip::link_addr::LinkAddr;
+use lab_ip::neighbours::State;
 use smoltcp::wire::IpCidr;
 
 use super::status::IpStatus;
@@ -154,6 +155,7 @@ impl Plumbed {
             received: counters.received,
             resolution: counters.resolution,
             unknown_sap: counters.unknown_sap,
+            wrong_version: counters.wrong_version,
             device_refused,
             queue_full: lost.receive_queue_full,
             transmitted: counters.transmitted,
@@ -182,21 +184,25 @@ impl Plumbed {
             .iter()
             .map(|cidr| row(IpAddr::from(cidr.address()), Some(own), NeighbourState::Local))
             .collect();
-        let now = std::time::Duration::from_nanos(fakekernel::now().0);
         self.ip.with_upper(|upper| {
             let link = upper.link();
-            for (address, place, fresh) in link.neighbours().rows(now) {
-                let state = match (place, fresh) {
-                    (None, _) => NeighbourState::Incomplete,
-                    (Some(_), true) => NeighbourState::Reachable,
-                    (Some(_), false) => NeighbourState::Stale,
-                };
-                rows.push(row(address, place, state));
+            for (address, place, state) in link.neighbours().rows() {
+                rows.push(row(address, place, shown(state)));
             }
             rows.extend(link.mappings().map(|(group, place)| row(group, Some(place), NeighbourState::Group)));
         });
         rows.sort_by_key(|row| row.address);
         rows
+    }
+}
+
+fn shown(state: State) -> NeighbourState {
+    match state {
+        State::Incomplete { .. } => NeighbourState::Incomplete,
+        State::Reachable { .. } => NeighbourState::Reachable,
+        State::Stale => NeighbourState::Stale,
+        State::Delay { .. } => NeighbourState::Delay,
+        State::Probe { .. } => NeighbourState::Probe,
     }
 }
 

@@ -47,7 +47,7 @@ pub struct LinkStatus {
 }
 
 /// Packets between a link and what is above IP: a host's own stack, or a TUN device. What the driver counts as received is
-/// `received` and `queue_full`; what reaches the stack or the device is `received` without the three that follow it.
+/// `received` and `queue_full`; what reaches the stack or the device is `received` without the four that follow it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 pub struct IpStatus {
     /// Frames that the link gave to IP.
@@ -56,6 +56,8 @@ pub struct IpStatus {
     pub resolution: u64,
     /// Of those: with a SAP that nobody wants.
     pub unknown_sap: u64,
+    /// Of those: IP of another version than the SAP says.
+    pub wrong_version: u64,
     /// Of those: the TUN device did not take them.
     pub device_refused: u64,
     /// Frames for which IP's queue had no room.
@@ -65,7 +67,7 @@ pub struct IpStatus {
     pub transmit_refused: u64,
     /// Packets whose neighbour did not answer.
     pub unresolved: u64,
-    /// Packets without a destination, or that asked the link for what it does not offer.
+    /// Packets without a destination or a way to it, or that asked the link for what it does not offer.
     pub unsendable: u64,
 }
 

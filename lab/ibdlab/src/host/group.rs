@@ -58,8 +58,8 @@ impl Membership {
     }
 }
 
-/// What a member was last told: addresses, groups, and whether it hears for all.
-type Told = (Vec<IpCidr>, BTreeSet<LinkAddr>, bool);
+/// What a member was last told: addresses, groups, whether it hears for all, and the link addresses of all members.
+type Told = (Vec<IpCidr>, BTreeSet<LinkAddr>, bool, BTreeSet<LinkAddr>);
 
 /// Below a group's stack: its members.
 pub struct Members {
@@ -96,11 +96,13 @@ impl Below for Members {
             spread.update(members.iter().map(standing).collect(), addresses);
             spread.clone()
         };
+        let places: BTreeSet<LinkAddr> =
+            members.iter().map(|(_, ip)| ip.with_upper(|upper| upper.link().info().own)).collect();
         self.told.retain(|name, _| members.iter().any(|(known, _)| known == name));
         let wanted = |name: &str| -> Told {
             let nominated = spread.nominated() == Some(name);
             let groups = if nominated { groups.clone() } else { BTreeSet::new() };
-            (spread.of(name).collect(), groups, nominated)
+            (spread.of(name).collect(), groups, nominated, places.clone())
         };
         // Who loses addresses loses them before another announces them.
         let mut changed: Vec<(&Arc<IpThread>, &str, Told)> = members
@@ -110,10 +112,10 @@ impl Below for Members {
             .collect();
         changed.sort_by_key(|(_, _, (addresses, ..))| addresses.len());
         for (ip, name, wanted) in changed {
-            let (fixed, groups, nominated) = wanted.clone();
+            let (fixed, groups, nominated, siblings) = wanted.clone();
             ip.change(|upper| {
                 upper.set_addresses(Wanted { fixed, ..Wanted::default() });
-                upper.hear(groups, nominated);
+                upper.hear(groups, nominated, siblings);
             });
             self.told.insert(name.to_owned(), wanted);
         }
@@ -199,7 +201,8 @@ impl Upper for Member {
         self.link.set_addresses(wanted);
     }
 
-    fn hear(&mut self, groups: BTreeSet<LinkAddr>, nominated: bool) {
+    fn hear(&mut self, groups: BTreeSet<LinkAddr>, nominated: bool, siblings: BTreeSet<LinkAddr>) {
+        self.link.set_siblings(siblings);
         (self.groups, self.nominated) = (groups, nominated);
     }
 

@@ -7,9 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue};
+use fakekernel::genunix::Level;
+use fakekernel::{Ctx, Errno, HostMutex, Kernel, Nanos, Thread, WaitQueue, cx};
 use lab_gldv3::{Destination, LinkState, Notification, OffloadCapability, Received};
 use lab_ip::apps::{App, Outcome};
+use lab_ip::defence::Notice;
 use lab_ip::layer::{Counters, Frame, LinkInfo, SAP_ARP, SAP_IPV6, Wanted};
 use lab_ip::link_addr::LinkAddr;
 use lab_ip::nd;
@@ -43,6 +45,8 @@ pub struct IpThread {
 }
 
 struct Shared {
+    /// Of the interface.
+    name: String,
     state: HostMutex<State>,
     work: WaitQueue,
     changed: WaitQueue,
@@ -77,7 +81,7 @@ impl IpThread {
         link: &str,
         upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>,
     ) -> Result<Self, Errno> {
-        let shared = Arc::new(Shared::new(upper(placeholder())));
+        let shared = Arc::new(Shared::new(link, upper(placeholder())));
         let (receiver, notified) = (shared.clone(), shared.clone());
         let streams = Streams::open(
             kernel,
@@ -88,13 +92,14 @@ impl IpThread {
         Ok(Self::start_thread(kernel, shared, streams))
     }
 
-    /// The same over the members of a group.
+    /// The same over the members of the group with that name.
     pub fn over_members(
         kernel: &Kernel,
+        group: &str,
         members: Arc<Membership>,
         upper: impl FnOnce(LinkInfo) -> Box<dyn Upper>,
     ) -> Self {
-        Self::start_thread(kernel, Arc::new(Shared::new(upper(placeholder()))), Members::new(members))
+        Self::start_thread(kernel, Arc::new(Shared::new(group, upper(placeholder()))), Members::new(members))
     }
 
     fn start_thread(kernel: &Kernel, shared: Arc<Shared>, below: impl Below + 'static) -> Self {
@@ -228,7 +233,7 @@ impl IpThread {
 }
 
 impl Shared {
-    fn new(upper: Box<dyn Upper>) -> Self {
+    fn new(name: &str, upper: Box<dyn Upper>) -> Self {
         let state = State {
             upper,
             rx: VecDeque::new(),
@@ -246,6 +251,7 @@ impl Shared {
             refused_groups: Vec::new(),
         };
         Self {
+            name: name.to_owned(),
             state: HostMutex::new(state),
             work: WaitQueue::new("IP work"),
             changed: WaitQueue::new("IP layer"),
@@ -379,11 +385,22 @@ impl Shared {
         let frames = std::iter::from_fn(|| state.upper.transmit()).collect();
         let groups = state.upper.link_groups();
         let addresses = state.upper.link().addresses().to_vec();
+        let notices: Vec<Notice> = std::iter::from_fn(|| state.upper.link_mut().notice()).collect();
         drop(state);
+        notices.iter().for_each(|notice| self.log(notice));
         if finished {
             self.changed.wake_all();
         }
         Turn { frames, addresses, groups }
+    }
+}
+
+impl Shared {
+    /// A line in the log of the host.
+    fn log(&self, notice: &Notice) {
+        let level = if notice.is_warning() { Level::Warning } else { Level::Notice };
+        let cx = cx();
+        cx.kernel().genunix().cmn_err(&cx, level, &notice.text(&self.name));
     }
 }
 

@@ -16,8 +16,9 @@ pub trait Upper: Send {
     fn set_up(&mut self, up: bool) {
         self.link_mut().set_up(up);
     }
-    /// A member of a group hears these for it, and if nominated takes what is for all.
-    fn hear(&mut self, _groups: BTreeSet<LinkAddr>, _nominated: bool) {}
+    /// A member of a group hears these for it, and if nominated takes what is for all. What comes from the group's other members at
+    /// their link addresses is its own.
+    fn hear(&mut self, _groups: BTreeSet<LinkAddr>, _nominated: bool, _siblings: BTreeSet<LinkAddr>) {}
     /// The interface has these addresses now; see [`IpLink::set_addresses`].
     fn set_addresses(&mut self, wanted: Wanted);
     /// A frame came up.

@@ -7,6 +7,7 @@ use std::sync::{Arc, mpsc};
 use anyhow::{Result, anyhow};
 use lab_ibtf::InfiniBand;
 use lab_ip::layer::LinkInfo;
+use lab_ip::routes::is_on_link;
 use lab_ip::stack::Stack;
 use lab_world::Host;
 use serde_json::{Value, json};
@@ -162,21 +163,25 @@ impl HostRun {
         })
     }
 
-    /// The host's address of the family of `like`.
-    pub fn source_for(&self, like: IpAddr) -> Result<IpAddr> {
-        self.addresses
-            .iter()
-            .map(|cidr| IpAddr::from(cidr.address()))
-            .find(|own| own.is_ipv4() == like.is_ipv4())
-            .ok_or_else(|| anyhow!("{} has no address of the family of {like}", self.name))
+    /// The address to send from, to one that it has a route to.
+    pub fn source_for(&self, to: IpAddr) -> Result<IpAddr> {
+        let of_family =
+            || self.addresses.iter().filter(|cidr| IpAddr::from(cidr.address()).is_ipv4() == to.is_ipv4());
+        let first = of_family().next();
+        let Some(first) = first else {
+            return Err(anyhow!("{} has no address of the family of {to}", self.name));
+        };
+        if !is_on_link(to, &self.addresses) {
+            return Err(anyhow!("{} has no route to {to}: the network is unreachable", self.name));
+        }
+        let subnet = of_family().find(|cidr| cidr.contains_addr(&to.into()));
+        Ok(subnet.unwrap_or(first).address().into())
     }
 
-    /// The first of its addresses that `peer` has a family for.
+    /// The first of its addresses that `peer` has a route to, and that has one back.
     pub fn address_for(&self, peer: &Self) -> Option<IpAddr> {
-        let addresses =
-            |host: &Self| host.addresses.iter().map(|cidr| IpAddr::from(cidr.address())).collect();
-        let (own, others): (Vec<IpAddr>, Vec<IpAddr>) = (addresses(self), addresses(peer));
-        own.into_iter().find(|own| others.iter().any(|other| other.is_ipv4() == own.is_ipv4()))
+        let mut own = self.addresses.iter().map(|cidr| IpAddr::from(cidr.address()));
+        own.find(|own| peer.source_for(*own).is_ok_and(|back| self.source_for(back).is_ok()))
     }
 
     /// Closes the link and unloads driver and plugin; see [`Host::unload`].

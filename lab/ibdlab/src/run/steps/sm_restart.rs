@@ -177,12 +177,12 @@ fn everybody(world: &World) -> Vec<(&HostRun, IpAddr)> {
     world.ways().map(|(from, _, address)| (from, address)).collect()
 }
 
-/// Pairs of hosts that need no broadcast to find each other: a new manager's routes lead to nobody who has not joined anew, and IBTF may
+/// Pairs of hosts that know each other, and so need no broadcast to find each other: a new manager's routes lead to nobody who has not joined anew, and IBTF may
 /// tell a host that it has to only after a minute.
 fn acquainted(world: &World) -> Result<Vec<(&HostRun, IpAddr)>> {
-    let at = now(world) + ROUND_TAKES;
+    let (now, at) = (now(world), now(world) + ROUND_TAKES);
     let knows = |from: &HostRun, address: &IpAddr| -> Result<bool> {
-        Ok(from.ip()?.with_upper(|upper| upper.link().neighbours().is_fresh(address, at)))
+        Ok(from.ip()?.with_upper(|upper| upper.link().neighbours().stays_until(address, now, at)))
     };
     let mut pairs = Vec::new();
     for (from, to, address) in world.ways() {

@@ -1,5 +1,7 @@
 //! Two stacks back to back: a link that delivers at once, in virtual time.
 
+mod strict;
+
 use std::net::IpAddr;
 use std::time::Duration;
 
