@@ -20,6 +20,8 @@ const LAST_ANSWER: Duration = Duration::from_secs(10);
 const SIZE: usize = 56;
 /// Bytes of an ICMP header.
 const HEADER: usize = 8;
+/// Bytes of a `struct timeval`, without which an echo has no time.
+const TIMEVAL: usize = 8;
 /// The largest echo of an IPv4 packet.
 const LARGEST: usize = 65_507;
 
@@ -94,7 +96,9 @@ fn run(session: &mut Session<'_>, arguments: &[String]) -> Result<bool, Failure>
             if size > LARGEST {
                 return Err(Failure::line(format!("ping: bad data size: {}", rest[0])));
             }
-            statistics(session, &wanted, (host, &shown, to), size, numbers.get(1).copied())
+            // Of 0 there is no end.
+            let count = numbers.get(1).copied().filter(|count| *count > 0);
+            statistics(session, &wanted, (host, &shown, to), size, count)
         }
         _ => Err(usage()),
     }
@@ -157,7 +161,7 @@ fn once(
     Ok(false)
 }
 
-/// A request each interval, however late the answers are.
+/// A request each interval, however late the answers are, until as many answers have come as there are to be requests.
 fn statistics(
     session: &mut Session<'_>,
     wanted: &Wanted,
@@ -168,35 +172,50 @@ fn statistics(
     session.out(format!("PING {host}: {size} data bytes\n"));
     let mut pinger = open(session, wanted, to)?;
     let interval = wanted.interval.unwrap_or(INTERVAL);
+    let numeric = wanted.numeric;
+    let answered = |session: &mut Session<'_>, answer: EchoAnswer| {
+        let name = (answer.from == to).then(|| shown.to_owned());
+        print_answer(session, &name.unwrap_or_else(|| name_of(session, answer.from, numeric)), &answer);
+        answer.after
+    };
     let (mut sent, mut times) = (0, Vec::new());
-    while count.is_none_or(|count| sent < count) && !session.terminal.interrupted() {
+    let all = |times: &Vec<Duration>| count.is_some_and(|count| times.len() as u64 >= count);
+    while count.is_none_or(|count| sent < count) && !all(&times) && !session.terminal.interrupted() {
         let next = session.system.now().saturating_add(interval);
-        pinger.send(sent as u16, size).map_err(refused)?;
+        if let Err(errno) = pinger.send(sent as u16, size) {
+            session.err(refused(errno).text);
+            session.out(format!("ping: wrote {host} {} chars, ret=-1\n", size + HEADER));
+        }
         sent += 1;
-        let all = |times: &Vec<Duration>| count.is_some_and(|count| times.len() as u64 >= count);
         while !all(&times)
             && let Some(answer) = pinger.answer(next)
         {
-            times.push(answered(session, shown, answer));
+            times.push(answered(session, answer));
         }
     }
-    while (times.len() as u64) < sent
+    while !all(&times)
+        && (count.is_some() || (times.len() as u64) < sent)
         && let Some(answer) = pinger.answer(session.system.now() + patience(&times))
     {
-        times.push(answered(session, shown, answer));
+        times.push(answered(session, answer));
     }
-    session.out(summary(host, sent, &times));
+    session.out(summary(host, sent, size, &times));
     Ok(!times.is_empty())
 }
 
-fn answered(session: &mut Session<'_>, shown: &str, answer: EchoAnswer) -> Duration {
-    let EchoAnswer { sequence, size, after } = answer;
-    let milliseconds = milliseconds(&after);
-    session.out(format!(
-        "{} bytes from {shown}: icmp_seq={sequence}. time={milliseconds:.3} ms\n",
-        size + HEADER
-    ));
-    after
+/// Another one than was asked: all were.
+fn name_of(session: &Session<'_>, address: IpAddr, numeric: bool) -> String {
+    let name = session.system.name_of(address).filter(|_| !numeric);
+    name.map_or_else(|| address.to_string(), |name| format!("{name} ({address})"))
+}
+
+fn print_answer(
+    session: &mut Session<'_>,
+    from: &str,
+    EchoAnswer { sequence, size, after, .. }: &EchoAnswer,
+) {
+    let time = if *size < TIMEVAL { String::new() } else { format!("time={:.3} ms", milliseconds(after)) };
+    session.out(format!("{} bytes from {from}: icmp_seq={sequence}. {time}\n", size + HEADER));
 }
 
 /// For the answers that are out once all requests are sent.
@@ -204,27 +223,36 @@ fn patience(times: &[Duration]) -> Duration {
     times.iter().max().map_or(LAST_ANSWER, |longest| (2 * *longest).max(INTERVAL))
 }
 
+/// To the microsecond below, as the command reckons.
 fn milliseconds(span: &Duration) -> f64 {
-    span.as_secs_f64() * 1e3
+    span.as_micros() as f64 / 1e3
 }
 
-fn summary(host: &str, sent: u64, times: &[Duration]) -> String {
+/// The end of illumos's `finish` (`ping.c`). The deviation is that of a sample, and so there is none of one answer.
+fn summary(host: &str, sent: u64, size: usize, times: &[Duration]) -> String {
     let times: Vec<f64> = times.iter().map(milliseconds).collect();
     let received = times.len() as u64;
-    let loss = (sent - received) * 100 / sent.max(1);
+    let loss = match sent {
+        0 => String::new(),
+        _ if received <= sent => format!("{}% packet loss", (sent - received) * 100 / sent),
+        _ => format!("{:.2} times amplification", received as f64 / sent as f64),
+    };
     let mut text = format!(
-        "\n----{host} PING Statistics----\n{sent} packets transmitted, {received} packets received, {loss}% packet loss\n"
+        "\n----{host} PING Statistics----\n{sent} packets transmitted, {received} packets received, {loss}\n"
     );
-    if !times.is_empty() {
+    if !times.is_empty() && size >= TIMEVAL {
         let count = times.len() as f64;
         let mean = times.iter().sum::<f64>() / count;
-        let variance = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
+        let deviations = times.iter().map(|time| (time - mean).powi(2)).sum::<f64>();
+        let deviation = if times.len() == 1 {
+            "-nan".to_owned()
+        } else {
+            format!("{:.3}", (deviations / (count - 1.0)).sqrt())
+        };
         let least = times.iter().copied().fold(f64::INFINITY, f64::min);
         let most = times.iter().copied().fold(0.0, f64::max);
-        text += &format!(
-            "round-trip (ms)  min/avg/max/stddev = {least:.3}/{mean:.3}/{most:.3}/{:.3}\n",
-            variance.sqrt()
-        );
+        text +=
+            &format!("round-trip (ms)  min/avg/max/stddev = {least:.3}/{mean:.3}/{most:.3}/{deviation}\n");
     }
     text
 }

@@ -511,6 +511,8 @@ pub struct PingSpec {
 /// The answer to an echo request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EchoAnswer {
+    /// Who answered.
+    pub from: IpAddr,
     /// Its sequence number.
     pub sequence: u16,
     /// Bytes behind the ICMP header.

@@ -299,6 +299,38 @@ fn ping_tells_who_is_alive() {
     ));
 }
 
+/// `check_reply` of illumos looks at identifier and sequence number, and the command ends with as many answers as it is to send
+/// requests. Before, there was 100% loss.
+#[test]
+fn ping_to_all_tells_who_has_answered() {
+    let system = Scripted::new();
+    prints(&system, "ping 10.0.0.255", "10.0.0.255 is alive\n");
+    let (out, _, exit) = run(&system, "ping -s 10.0.0.255 56 3");
+    assert_eq!(exit, 0);
+    let line = |who: &str, n| format!("64 bytes from {who}: icmp_seq={n}. time=0.412 ms\n");
+    let lines = [line("bob (10.0.0.2)", 0), line("10.0.0.3", 0), line("bob (10.0.0.2)", 1)].concat();
+    assert!(out.contains(&lines), "{out}");
+    assert!(out.contains("2 packets transmitted, 3 packets received, 1.50 times amplification\n"), "{out}");
+    let (out, ..) = run(&system, "ping -n -s 10.0.0.255 56 3");
+    assert!(out.contains("from 10.0.0.2: icmp_seq=1. "), "{out}");
+}
+
+/// As in `finish` and `pinger` of `ping.c`. Before, the deviation was not that of a sample, and a request that was not sent ended the command.
+#[test]
+fn ping_reckons_as_illumos_does() {
+    let (out, ..) = run(&Scripted::new(), "ping -s bob 56 1");
+    assert!(out.ends_with("min/avg/max/stddev = 0.412/0.412/0.412/-nan\n"), "{out}");
+    let (out, ..) = run(&Scripted::new(), "ping -s bob 4 2");
+    assert!(out.contains("\n12 bytes from bob (10.0.0.2): icmp_seq=1. \n"), "{out}");
+    assert!(out.ends_with("0% packet loss\n"), "{out}");
+    let system = Scripted { refused_echoes: 1, ..Scripted::new() };
+    let (out, err, exit) = run(&system, "ping -s bob 56 2");
+    assert_eq!(exit, 0, "{err}");
+    assert!(err.starts_with("ping: sendto "), "{err}");
+    assert!(out.contains("data bytes\nping: wrote bob 64 chars, ret=-1\n64 bytes from bob"), "{out}");
+    assert!(out.contains("2 packets transmitted, 1 packets received, 50% packet loss\n"), "{out}");
+}
+
 #[test]
 fn ping_counts_answers_that_come_after_the_next_request() {
     let system = Scripted { round_trip: Duration::from_millis(180), ..Scripted::new() };

@@ -67,6 +67,8 @@ pub struct Scripted {
     pub now: Cell<Duration>,
     /// How long bob takes to answer an echo.
     pub round_trip: Duration,
+    /// So many echo requests are not sent.
+    pub refused_echoes: usize,
 }
 
 pub fn link_address(qpn: u32, port: u64) -> LinkAddress {
@@ -111,6 +113,7 @@ impl Scripted {
             groups: Vec::new(),
             now: Cell::default(),
             round_trip: Duration::from_micros(412),
+            refused_echoes: 0,
         }
     }
 
@@ -494,7 +497,14 @@ impl System for Scripted {
         }
         Ok(Box::new(Peer {
             system: self,
-            answers: spec.to == IpAddr::from([10, 0, 0, 2]),
+            answers: match spec.to {
+                IpAddr::V4(ip) if ip.octets() == [10, 0, 0, 2] => vec![spec.to],
+                IpAddr::V4(ip) if ip.octets() == [10, 0, 0, 255] => {
+                    [2, 3].map(|n| IpAddr::from([10, 0, 0, n])).to_vec()
+                }
+                _ => Vec::new(),
+            },
+            refuses: self.refused_echoes,
             out: VecDeque::new(),
         }))
     }
@@ -541,15 +551,22 @@ impl System for Scripted {
 /// Somebody who may answer, each echo after [`Scripted::round_trip`].
 struct Peer<'a> {
     system: &'a Scripted,
-    answers: bool,
+    answers: Vec<IpAddr>,
+    /// So many requests are not sent.
+    refuses: usize,
     out: VecDeque<(Duration, EchoAnswer)>,
 }
 
 impl Pinger for Peer<'_> {
     fn send(&mut self, sequence: u16, size: usize) -> Result<(), Errno> {
         let after = self.system.round_trip;
-        if self.answers {
-            self.out.push_back((self.system.now() + after, EchoAnswer { sequence, size, after }));
+        if self.refuses > 0 {
+            self.refuses -= 1;
+            return Err(Errno(132));
+        }
+        for from in &self.answers {
+            let answer = EchoAnswer { from: *from, sequence, size, after };
+            self.out.push_back((self.system.now() + after, answer));
         }
         Ok(())
     }

@@ -13,6 +13,8 @@ use smoltcp::socket::icmp;
 
 /// Requests and answers that the socket holds between two turns of the host.
 const PACKETS: usize = 64;
+/// Answers that wait to be looked at; more are dropped.
+const ANSWERS: usize = 4096;
 /// Their bytes, should each be the largest.
 const BYTES: usize = PACKETS << 16;
 
@@ -24,9 +26,11 @@ pub struct Request {
     pub size: usize,
 }
 
-/// A request that was answered, byte for byte.
+/// A request that was answered, byte for byte. One to a group is answered by many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
+    /// Who answered.
+    pub from: IpAddr,
     pub request: Request,
     /// From the request's way down to the answer's way up.
     pub after: Duration,
@@ -114,13 +118,13 @@ impl Echoes {
     fn receive(&self, now: Duration, socket: &mut icmp::Socket<'_>) {
         let mut mail = self.mailbox.mail.lock();
         while let Ok((bytes, from)) = socket.recv() {
-            let Some((sequence, data)) = parse_echo_reply(bytes, self.source, self.destination) else {
+            let from = IpAddr::from(from);
+            let Some((sequence, data)) = parse_echo_reply(bytes, self.source, from) else {
                 continue;
             };
             let Some((request, sent)) = mail.out.get(&sequence).copied() else { continue };
-            if IpAddr::from(from) == self.destination && data == pattern(sequence.into(), request.size) {
-                mail.out.remove(&sequence);
-                mail.answers.push_back(Answer { request, after: now.saturating_sub(sent) });
+            if data == pattern(sequence.into(), request.size) && mail.answers.len() < ANSWERS {
+                mail.answers.push_back(Answer { from, request, after: now.saturating_sub(sent) });
                 self.mailbox.came.wake_all();
             }
         }

@@ -9,7 +9,6 @@ use fakekernel::{Errno, HostMutex, Kernel, Nanos, SleepMutex};
 use lab_gldv3::LinkState;
 use lab_ip::apps::{App, Outcome};
 use lab_ip::stack::Stack;
-use smoltcp::wire::IpAddress;
 
 use super::plumbed::{Plumbed, Role};
 use super::status::IpStatus;
@@ -217,19 +216,17 @@ impl HostIp {
         self.find(interface)?.1.ip.finish(app, deadline)
     }
 
-    /// The interface whose subnet the address is in, and its address there. There are no routers on the fabric.
+    /// The interface whose subnet the address is in, or for a group the first one of the family, and its address there. There are no
+    /// routers on the fabric.
     pub(super) fn route(&self, spec: &PingSpec) -> Option<(Arc<Plumbed>, IpAddr)> {
         let wanted = |plumbed: &Plumbed| {
             let asked = spec.interface.as_ref().is_none_or(|name| *name == plumbed.name);
             asked && !matches!(plumbed.role(), Role::Member { .. })
         };
-        self.all().into_iter().filter(|(_, plumbed)| wanted(plumbed)).find_map(|(_, plumbed)| {
-            let to = IpAddress::from(spec.to);
-            let cidrs = plumbed.cidrs();
-            let subnet = cidrs.iter().find(|cidr| cidr.contains_addr(&to))?;
-            let source = IpAddr::from(subnet.address());
-            Some((plumbed, source))
-        })
+        self.all()
+            .into_iter()
+            .filter(|(_, plumbed)| wanted(plumbed))
+            .find_map(|(_, plumbed)| Some((plumbed.clone(), plumbed.source_for(spec.to)?)))
     }
 }
 

@@ -35,17 +35,21 @@ impl HostIp {
     ///
     /// # Errors
     ///
-    /// ENETUNREACH when no interface leads there.
+    /// ENETUNREACH when no interface leads there; ENOTSUP for a group on a host whose interfaces are Linux's.
     pub fn pinger<'a>(
         &'a self,
         spec: &PingSpec,
         given_up: GivenUp<'a>,
     ) -> Result<Box<dyn Pinger + 'a>, Errno> {
         if self.has(spec.to) || is_loopback(spec.to) {
-            return Ok(Box::new(Own { out: VecDeque::new(), given_up }));
+            return Ok(Box::new(Own { to: spec.to, out: VecDeque::new(), given_up }));
         }
         let (plumbed, source) = self.route(spec).ok_or(UNREACHABLE)?;
         if let Some(namespace) = &self.namespace {
+            if plumbed.is_for_many(spec.to) {
+                // Linux's command does not tell who answered.
+                return Err(Errno::ENOTSUP);
+            }
             let (namespace, to, out) = (namespace.clone(), spec.to, VecDeque::new());
             return Ok(Box::new(Linux { plumbed, namespace, to, out, given_up }));
         }
@@ -73,13 +77,14 @@ fn look_for(
 
 /// The host itself answers at once.
 struct Own<'a> {
+    to: IpAddr,
     out: VecDeque<EchoAnswer>,
     given_up: GivenUp<'a>,
 }
 
 impl Pinger for Own<'_> {
     fn send(&mut self, sequence: u16, size: usize) -> Result<(), Errno> {
-        self.out.push_back(EchoAnswer { sequence, size, after: Duration::ZERO });
+        self.out.push_back(EchoAnswer { from: self.to, sequence, size, after: Duration::ZERO });
         Ok(())
     }
 
@@ -122,8 +127,8 @@ impl Pinger for Lab<'_> {
 
     fn answer(&mut self, deadline: Duration) -> Option<EchoAnswer> {
         look_for(deadline, &self.given_up, |until| {
-            let Answer { request: Request { sequence, size }, after } = self.mailbox.answer(until)?;
-            Some(EchoAnswer { sequence, size, after })
+            let Answer { from, request: Request { sequence, size }, after } = self.mailbox.answer(until)?;
+            Some(EchoAnswer { from, sequence, size, after })
         })
     }
 }
@@ -176,7 +181,7 @@ impl Pinger for Linux<'_> {
         ]);
         ping.stdout(Stdio::null()).stderr(Stdio::null());
         let child = ping.spawn().map_err(|_| Errno::EIO)?;
-        let answer = EchoAnswer { sequence, size, after: Duration::ZERO };
+        let answer = EchoAnswer { from: self.to, sequence, size, after: Duration::ZERO };
         self.out.push_back((answer, fakekernel::now(), child));
         Ok(())
     }

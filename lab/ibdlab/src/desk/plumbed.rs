@@ -69,6 +69,31 @@ impl Plumbed {
         self.ip.with_upper(|upper| upper.link().addresses().to_vec())
     }
 
+    /// The address to send from, if the destination is on the link. A group of the link is asked by the link-local address.
+    pub(super) fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+        let own: Vec<IpCidr> = self.cidrs();
+        let of_family = || own.iter().filter(|cidr| IpAddr::from(cidr.address()).is_ipv4() == to.is_ipv4());
+        if let Some(subnet) = of_family().find(|cidr| cidr.contains_addr(&to.into())) {
+            return Some(subnet.address().into());
+        }
+        let is_link_local = |cidr: &&IpCidr| match cidr {
+            IpCidr::Ipv4(_) => false,
+            IpCidr::Ipv6(cidr) => cidr.address().is_unicast_link_local(),
+        };
+        let source = of_family().find(is_link_local).or_else(|| of_family().next())?;
+        (to.is_multicast() || self.is_for_many(to)).then(|| source.address().into())
+    }
+
+    /// Whether it is a broadcast or a group.
+    pub(super) fn is_for_many(&self, to: IpAddr) -> bool {
+        let is_subnets = |cidr: &IpCidr| match (cidr, to) {
+            (IpCidr::Ipv4(cidr), IpAddr::V4(to)) => cidr.broadcast() == Some(to),
+            _ => false,
+        };
+        let is_broadcast = matches!(to, IpAddr::V4(to) if to.is_broadcast());
+        to.is_multicast() || is_broadcast || self.cidrs().iter().any(is_subnets)
+    }
+
     pub(super) fn kind_of(&self, object: &str) -> Option<AddressKind> {
         let objects = self.objects.lock();
         objects.iter().find(|(name, _)| name == object).map(|(_, kind)| kind.clone())
