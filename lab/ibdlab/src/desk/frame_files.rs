@@ -5,13 +5,13 @@
 
 use std::fmt::Write as _;
 
-use pcap_file::DataLink;
-use pcap_file::pcap::PcapReader;
-use pcap_file::pcapng::{Block, PcapNgReader};
-
+use super::captured::{self, Captured};
 use super::frames;
 use super::ipoib_pcap::{self, PREFIX};
 
+/// Link types: of captures of the fabric, and of a link.
+const ERF: u32 = 197;
+const IPOIB: u32 = 242;
 /// Octets of a link address.
 const ADDRESS: usize = 20;
 
@@ -36,16 +36,14 @@ pub fn address(text: &str) -> Result<[u8; ADDRESS], String> {
 ///
 /// What the file is instead, or the first frame that cannot be sent, and why.
 pub fn lines(file: &[u8], to: Option<[u8; ADDRESS]>) -> Result<String, String> {
-    let frames = match file.get(..4) {
-        Some(b"snoo") => from_snoop(file, to)?,
-        Some([0x0a, 0x0d, 0x0d, 0x0a]) => from_pcapng(file, to)?,
-        Some(
-            [0xa1, 0xb2, 0xc3, 0xd4]
-            | [0xd4, 0xc3, 0xb2, 0xa1]
-            | [0xa1, 0xb2, 0x3c, 0x4d]
-            | [0x4d, 0x3c, 0xb2, 0xa1],
-        ) => from_pcap(file, to)?,
-        _ => {
+    let frames = match captured::reader_of(file) {
+        Some(read) => {
+            let packets = read(file)?;
+            let frame = |(number, packet): (usize, &Captured<'_>)| from_packet(number, packet, to);
+            (1..).zip(&packets).map(frame).collect::<Result<_, _>>()?
+        }
+        None if file.starts_with(b"snoo") => from_snoop(file, to)?,
+        None => {
             let none = "neither lines of hexadecimal digits nor a capture (snoop, pcap, pcapng)";
             let text = std::str::from_utf8(file).map_err(|_| none)?;
             frames::parse(text)?;
@@ -75,55 +73,17 @@ fn from_snoop(file: &[u8], to: Option<[u8; ADDRESS]>) -> Result<Vec<Vec<u8>>, St
     (1..).zip(&records).map(frame).collect()
 }
 
-fn from_pcap(file: &[u8], to: Option<[u8; ADDRESS]>) -> Result<Vec<Vec<u8>>, String> {
-    let damaged = |error| format!("the pcap is damaged: {error}");
-    let mut reader = PcapReader::new(file).map_err(damaged)?;
-    let link_type = reader.header().datalink;
-    let mut frames = Vec::new();
-    while let Some(packet) = reader.next_packet() {
-        let packet = packet.map_err(damaged)?;
-        let number = frames.len() + 1;
-        frames.push(from_packet(number, link_type, &packet.data, packet.orig_len, to)?);
-    }
-    Ok(frames)
-}
-
-fn from_pcapng(file: &[u8], to: Option<[u8; ADDRESS]>) -> Result<Vec<Vec<u8>>, String> {
-    let damaged = |error| format!("the pcapng is damaged: {error}");
-    let mut reader = PcapNgReader::new(file).map_err(damaged)?;
-    let (mut link_types, mut frames) = (Vec::new(), Vec::new());
-    while let Some(block) = reader.next_block() {
-        match block.map_err(damaged)? {
-            Block::SectionHeader(_) => link_types.clear(),
-            Block::InterfaceDescription(interface) => link_types.push(interface.linktype),
-            Block::EnhancedPacket(packet) => {
-                let number = frames.len() + 1;
-                let link_type = link_types.get(packet.interface_id as usize);
-                let link_type = *link_type.ok_or_else(|| format!("frame {number} is of no interface"))?;
-                frames.push(from_packet(number, link_type, &packet.data, packet.original_len, to)?);
-            }
-            _ => {}
-        }
-    }
-    Ok(frames)
-}
-
-fn from_packet(
-    number: usize,
-    link_type: DataLink,
-    packet: &[u8],
-    size: u32,
-    to: Option<[u8; ADDRESS]>,
-) -> Result<Vec<u8>, String> {
-    if link_type == DataLink::ERF {
+fn from_packet(number: usize, packet: &Captured<'_>, to: Option<[u8; ADDRESS]>) -> Result<Vec<u8>, String> {
+    if packet.link_type == ERF {
         return Err(
             "a capture of the fabric has LIDs and no link addresses: send a capture of a link".to_owned()
         );
     }
-    if link_type != DataLink::IPOIB {
-        return Err(format!("frame {number} is of link type {}, expected 242 (IPoIB)", u32::from(link_type)));
+    if packet.link_type != IPOIB {
+        return Err(format!("frame {number} is of link type {}, expected 242 (IPoIB)", packet.link_type));
     }
-    whole(number, packet.len(), size as usize)?;
+    whole(number, packet.kept.len(), packet.size)?;
+    let packet = packet.kept;
     let Some((prefix, rest)) = packet.split_first_chunk::<PREFIX>() else {
         return Err(format!(
             "frame {number} has {} octets, fewer than link type 242 puts in front",

@@ -6,6 +6,7 @@
 //! socket and passes on what comes back ([`client`]). The words of the commands are the crate `admin`'s.
 
 pub mod capture;
+mod captured;
 pub mod client;
 pub mod daemon;
 mod echoes;
