@@ -53,6 +53,12 @@ fn the_first_echo_to_a_host_is_answered_however_many_fragments_it_has() {
     all_is_well("large-echoes-right-behind-up.toml", 3);
 }
 
+/// Before, such a scenario was refused.
+#[test]
+fn an_echo_of_ipv6_longer_than_the_link_goes_in_fragments() {
+    all_is_well("long-echoes-of-ipv6.toml", 3);
+}
+
 #[test]
 fn an_echo_is_sent_again_when_ip_gives_up_a_neighbour_before_the_sa_has_answered() {
     all_is_well("ip-gives-up-before-the-sa-answers.toml", 5);

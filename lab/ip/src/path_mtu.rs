@@ -1,13 +1,15 @@
 //! What goes to a destination, where that is less than the link carries: learned from who says that a packet was too long (RFC 1191, RFC 8201).
 //!
-//! smoltcp knows one size for all. So TCP's segments are cut into shorter ones here, as TCP would have made them; other IPv4 packets are
-//! fragmented. Other IPv6 packets go as they are, and are lost: the lab has no fragments of IPv6.
+//! smoltcp knows one size for all. So TCP's segments are cut into shorter ones here, as TCP would have made them; other packets are
+//! fragmented, those of IPv6 also where only the link is too small for them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::Duration;
 
 use smoltcp::wire::{IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket};
+
+use super::ipv6_fragments;
 
 /// How long it is believed (`_pathmtu_interval` of illumos).
 const BELIEVED: Duration = Duration::from_secs(1200);
@@ -22,7 +24,7 @@ const ICMP_HEADER: usize = 8;
 #[derive(Debug, Default)]
 pub struct PathMtus {
     known: BTreeMap<IpAddr, (usize, Duration)>,
-    ident: u16,
+    ident: u32,
 }
 
 impl PathMtus {
@@ -41,35 +43,37 @@ impl PathMtus {
         self.known.get(&destination).filter(|(_, until)| now < *until).map(|(mtu, _)| *mtu)
     }
 
-    /// A complete packet, as those that go in its place.
-    pub fn cut(&mut self, now: Duration, packet: Vec<u8>) -> Vec<Vec<u8>> {
-        if self.known.is_empty() {
+    /// A complete packet, as those that go in its place on a link that carries `link` octets.
+    pub fn cut(&mut self, now: Duration, packet: Vec<u8>, link: usize) -> Vec<Vec<u8>> {
+        if self.known.is_empty() && packet.len() <= link {
             return vec![packet];
         }
         let way = ends(&packet).and_then(|(_, destination)| self.to(now, destination));
-        match way.filter(|mtu| packet.len() > *mtu) {
-            None => vec![packet],
-            Some(mtu) => {
-                segments(&packet, mtu).or_else(|| self.fragments(&packet, mtu)).unwrap_or(vec![packet])
-            }
+        let mtu = way.unwrap_or(link).min(link);
+        if packet.len() <= mtu {
+            return vec![packet];
         }
+        segments(&packet, mtu).or_else(|| self.fragments(&packet, mtu)).unwrap_or(vec![packet])
     }
 
     fn fragments(&mut self, packet: &[u8], mtu: usize) -> Option<Vec<Vec<u8>>> {
+        self.ident = self.ident.wrapping_add(1);
+        if packet.first()? >> 4 == 6 {
+            return ipv6_fragments::cut(packet, mtu, self.ident);
+        }
         let ip = Ipv4Packet::new_checked(packet).ok().filter(|ip| ip.version() == 4)?;
         let header = usize::from(ip.header_len());
         let each = mtu.checked_sub(header)? / 8 * 8;
         if each == 0 {
             return None;
         }
-        self.ident = self.ident.wrapping_add(1);
         let (payload, mut pieces) = (ip.payload(), Vec::new());
         for (n, part) in payload.chunks(each).enumerate() {
             let mut piece = [&packet[..header], part].concat();
             let (total, is_last) = (piece.len() as u16, (n + 1) * each >= payload.len());
             let mut to = Ipv4Packet::new_unchecked(&mut piece[..]);
             if !ip.more_frags() && ip.frag_offset() == 0 {
-                to.set_ident(self.ident);
+                to.set_ident(self.ident as u16);
             }
             to.set_total_len(total);
             to.set_frag_offset(ip.frag_offset() + (n * each) as u16);
@@ -191,6 +195,8 @@ mod tests {
         IpAddress, Ipv4Address, Ipv4Repr, Ipv6Address, Ipv6Repr, TcpControl, TcpRepr, TcpSeqNumber,
     };
 
+    /// More than any packet here.
+    const LINK: usize = 65_520;
     const OWN: [IpAddr; 2] = [IpAddr::V4(Ipv4Address::new(10, 0, 0, 1)), IpAddr::V6(V6[0])];
     const PEER: [IpAddr; 2] = [IpAddr::V4(Ipv4Address::new(10, 0, 0, 2)), IpAddr::V6(V6[1])];
     const V6: [Ipv6Address; 2] =
@@ -267,7 +273,7 @@ mod tests {
     fn a_segment_longer_than_its_way_goes_as_several() {
         for six in [0, 1] {
             let long = segment(six, 5_000);
-            let pieces = learned(six, 2_044).cut(Duration::from_secs(1), long.clone());
+            let pieces = learned(six, 2_044).cut(Duration::from_secs(1), long.clone(), LINK);
             assert_eq!(pieces.len(), 3);
             let start = if six == 0 { 20 } else { 40 };
             let mut whole = Vec::new();
@@ -285,7 +291,7 @@ mod tests {
     #[test]
     fn another_packet_of_ipv4_is_fragmented() {
         let data: Vec<u8> = (0..5_000).map(|n| n as u8).collect();
-        let pieces = learned(0, 2_044).cut(Duration::ZERO, ip(0, IpProtocol::Udp, &data));
+        let pieces = learned(0, 2_044).cut(Duration::ZERO, ip(0, IpProtocol::Udp, &data), LINK);
         let mut whole = Vec::new();
         for piece in &pieces {
             let packet = Ipv4Packet::new_checked(&piece[..]).expect("a packet");
@@ -297,14 +303,27 @@ mod tests {
         assert_eq!((whole, pieces.len()), (data, 3));
     }
 
+    /// Before, it went as it was, and was lost.
+    #[test]
+    fn another_packet_of_ipv6_is_fragmented_for_its_way_and_for_the_link() {
+        let long = ip(1, IpProtocol::Udp, &[7; 5_000]);
+        for (mut known, link) in [(learned(1, 2_044), LINK), (PathMtus::default(), 2_044)] {
+            let pieces = known.cut(Duration::ZERO, long.clone(), link);
+            assert_eq!(pieces.len(), 3);
+            let mut together = crate::ipv6_fragments::Reassembly::default();
+            let whole = pieces.into_iter().filter_map(|piece| together.take(Duration::ZERO, piece)).last();
+            assert_eq!(whole, Some(long.clone()));
+        }
+    }
+
     #[test]
     fn what_others_are_told_what_is_old_and_what_is_too_little_changes_nothing() {
         let long = segment(0, 5_000);
         let mut strangers = PathMtus::default();
         strangers.note(Duration::ZERO, &told(0, &long, 2_044), |_| false);
-        assert_eq!(strangers.cut(Duration::ZERO, long.clone()), std::slice::from_ref(&long));
+        assert_eq!(strangers.cut(Duration::ZERO, long.clone(), LINK), std::slice::from_ref(&long));
         let mut known = learned(0, 2_044);
-        assert_eq!(known.cut(BELIEVED, long.clone()), [long]);
+        assert_eq!(known.cut(BELIEVED, long.clone(), LINK), [long]);
         assert_eq!(learned(1, 100).to(Duration::ZERO, PEER[1]), Some(1_280));
         for cut in 0..70 {
             PathMtus::default().note(Duration::ZERO, &told(0, &segment(0, 100), 2_044)[..cut], |_| true);

@@ -9,7 +9,9 @@ use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr};
 
 use super::device::Device;
+use super::echo;
 use super::fragments::Fragments;
+use super::ipv6_fragments::Reassembly;
 use super::layer::{Frame, IpLink, LinkInfo, Wanted};
 use super::offload;
 use super::path_mtu::{PathMtus, may_be_cut};
@@ -20,6 +22,9 @@ pub struct Stack {
     iface: Interface,
     device: Device,
     fragments: Fragments,
+    reassembly: Reassembly,
+    /// Packets that go out beside smoltcp's.
+    own: Vec<Vec<u8>>,
     path_mtus: PathMtus,
     /// The sockets of the applications; they survive a change of the link.
     pub sockets: SocketSet<'static>,
@@ -79,6 +84,8 @@ impl Stack {
             iface,
             device,
             fragments,
+            reassembly: Reassembly::default(),
+            own: Vec::new(),
             path_mtus: PathMtus::default(),
             sockets: SocketSet::new(Vec::new()),
             link,
@@ -162,12 +169,43 @@ impl Stack {
     pub fn receive(&mut self, now: Duration, sap: u16, payload: Vec<u8>) {
         let packet = self.link.receive(now, sap, payload);
         self.follow_addresses();
-        if let Some(packet) = &packet {
-            let own = self.link.addresses();
-            let is_own = |address| own.iter().any(|cidr| IpAddr::from(cidr.address()) == address);
-            self.path_mtus.note(now, packet, is_own);
+        let Some(packet) = packet.and_then(|packet| self.reassembly.take(now, packet)) else { return };
+        let own = self.link.addresses();
+        let is_own = |address| own.iter().any(|cidr| IpAddr::from(cidr.address()) == address);
+        self.path_mtus.note(now, &packet, is_own);
+        match self.answer(&packet) {
+            Some(answer) => self.send(answer),
+            None => self.device.rx.push_back(packet),
         }
-        self.device.rx.extend(packet);
+    }
+
+    /// The answer to an echo that smoltcp does not answer: of an IPv4 group, or of IPv6 and longer than the link carries.
+    fn answer(&self, packet: &[u8]) -> Option<Vec<u8>> {
+        let is_group = |ip: &[u8]| {
+            ip.first().is_some_and(|first| first >> 4 == 4)
+                && ip.get(16).is_some_and(|octet| octet >> 4 == 0xe)
+        };
+        let is_long = packet.len() > self.link.info().sdu && packet[0] >> 4 == 6;
+        if !is_long && !is_group(packet) {
+            return None;
+        }
+        let (source, destination) = echo::request(packet)?;
+        if destination.is_multicast() && !self.link.mappings().any(|(group, _)| group == destination) {
+            return None;
+        }
+        let own = self.link.addresses();
+        let is_destination = |cidr: &&IpCidr| IpAddr::from(cidr.address()) == destination;
+        let is_near = |cidr: &&IpCidr| cidr.contains_addr(&source.into());
+        let own = match destination.is_multicast() {
+            true => own.iter().find(is_near)?,
+            false => own.iter().find(is_destination)?,
+        };
+        echo::answer(packet, own.address().into())
+    }
+
+    /// Sends a packet of the host's own, of IPv6 also one that is longer than the link carries.
+    pub fn send(&mut self, packet: Vec<u8>) {
+        self.own.push(packet);
     }
 
     /// Runs the protocols. Call again after `poll_at`, after `receive`, and after a socket was used.
@@ -177,8 +215,9 @@ impl Stack {
         loop {
             let result = self.poll_sockets(instant(now));
             let sent = !self.device.tx.is_empty();
-            let packets =
-                self.device.tx.drain(..).flat_map(|packet| self.path_mtus.cut(now, may_be_cut(packet)));
+            let (own, sdu) = (std::mem::take(&mut self.own), self.link.info().sdu);
+            let packets = own.into_iter().chain(self.device.tx.drain(..));
+            let packets = packets.flat_map(|packet| self.path_mtus.cut(now, may_be_cut(packet), sdu));
             for packet in offload::to_the_link(packets, self.link.info().offload) {
                 for packet in self.fragments.pass(packet) {
                     match routes::next_hop(&packet.bytes, self.link.addresses()) {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fakekernel::{HostMutex, Nanos, WaitQueue};
-use lab_ip::apps::{App, ECHO_HEADER, Outcome, PAUSE, emit_echo, parse_echo_reply, pattern};
+use lab_ip::apps::{App, Outcome, PAUSE, parse_echo_reply, pattern, send_echo};
 use lab_ip::stack::Stack;
 use smoltcp::iface::SocketHandle;
 use smoltcp::socket::icmp;
@@ -99,16 +99,16 @@ impl Echoes {
         *self.socket.insert(stack.sockets.add(socket))
     }
 
-    fn send(&mut self, now: Duration, socket: &mut icmp::Socket<'_>) {
+    fn send(&mut self, now: Duration, stack: &mut Stack, socket: SocketHandle) {
         let mut mail = self.mailbox.mail.lock();
         while let Some(request) = mail.to_send.front().copied() {
             let data = pattern(request.sequence.into(), request.size);
-            let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else {
+            let ends = (self.source, self.destination);
+            if !send_echo(stack, socket, ends, (self.ident, request.sequence), &data) {
                 // The link takes nothing at present.
                 self.wake_at = Some(now + PAUSE);
                 return;
-            };
-            emit_echo(buffer, (self.source, self.destination), self.ident, request.sequence, &data);
+            }
             mail.to_send.pop_front();
             mail.out.insert(request.sequence, (request, now));
         }
@@ -137,9 +137,8 @@ impl App for Echoes {
             Some(handle) => handle,
             None => self.open(stack),
         };
-        let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
-        self.receive(now, socket);
-        self.send(now, socket);
+        self.receive(now, stack.sockets.get_mut::<icmp::Socket<'_>>(handle));
+        self.send(now, stack, handle);
         None
     }
 

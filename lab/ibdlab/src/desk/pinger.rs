@@ -15,11 +15,8 @@ use super::plumbed::Plumbed;
 use crate::host::AppId;
 use crate::linux::Namespace;
 
-/// `ENETUNREACH` and `EMSGSIZE` of `sys/errno.h`.
+/// `ENETUNREACH` of `sys/errno.h`.
 const UNREACHABLE: Errno = Errno(128);
-const TOO_LONG: Errno = Errno(97);
-/// Headers of an echo: IPv4 or IPv6, and ICMP.
-const HEADERS: [usize; 2] = [28, 48];
 /// How soon it is noticed that the command was interrupted, or that a program has ended.
 const ATTENTION: Nanos = Nanos::from_millis(50);
 /// How often programs are looked at.
@@ -51,11 +48,11 @@ impl HostIp {
                 return Err(Errno::ENOTSUP);
             }
             let (namespace, to, out) = (namespace.clone(), spec.to, VecDeque::new());
-            return Ok(Box::new(Linux { plumbed, namespace, to, out, given_up }));
+            return Ok(Box::new(Linux { namespace, to, out, given_up }));
         }
         let mailbox = Mailbox::new();
         let app = plumbed.ip.start(Box::new(Echoes::new(source, spec.to, spec.ident, mailbox.clone())));
-        Ok(Box::new(Lab { plumbed, to: spec.to, app, mailbox, given_up }))
+        Ok(Box::new(Lab { plumbed, app, mailbox, given_up }))
     }
 }
 
@@ -99,19 +96,9 @@ impl Pinger for Own<'_> {
     }
 }
 
-/// The largest echo is the largest IPv4 packet, which is sent in fragments; the lab's stack divides no IPv6.
-fn check_size(plumbed: &Plumbed, to: IpAddr, size: usize) -> Result<(), Errno> {
-    let most = match to {
-        IpAddr::V4(_) => usize::from(u16::MAX),
-        IpAddr::V6(_) => plumbed.ip.with_upper(|upper| upper.link().info().sdu),
-    };
-    if size + HEADERS[usize::from(to.is_ipv6())] > most { Err(TOO_LONG) } else { Ok(()) }
-}
-
 /// By an application of the lab's stack.
 struct Lab<'a> {
     plumbed: Arc<Plumbed>,
-    to: IpAddr,
     app: AppId,
     mailbox: Arc<Mailbox>,
     given_up: GivenUp<'a>,
@@ -119,7 +106,6 @@ struct Lab<'a> {
 
 impl Pinger for Lab<'_> {
     fn send(&mut self, sequence: u16, size: usize) -> Result<(), Errno> {
-        check_size(&self.plumbed, self.to, size)?;
         self.mailbox.post(Request { sequence, size });
         self.plumbed.ip.kick();
         Ok(())
@@ -141,7 +127,6 @@ impl Drop for Lab<'_> {
 
 /// A process of Linux's `ping` for each request; there is a wall clock wherever there is one.
 struct Linux<'a> {
-    plumbed: Arc<Plumbed>,
     namespace: Arc<Namespace>,
     to: IpAddr,
     out: VecDeque<(EchoAnswer, Nanos, Child)>,
@@ -166,7 +151,6 @@ fn ended(out: &mut VecDeque<(EchoAnswer, Nanos, Child)>) -> Option<EchoAnswer> {
 
 impl Pinger for Linux<'_> {
     fn send(&mut self, sequence: u16, size: usize) -> Result<(), Errno> {
-        check_size(&self.plumbed, self.to, size)?;
         let mut ping = self.namespace.command("ping");
         ping.args([
             "-n",

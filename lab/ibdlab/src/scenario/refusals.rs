@@ -330,12 +330,3 @@ fn a_step_whose_family_a_host_lacks_is_refused() {
         assert_eq!(error, expected);
     }
 }
-
-#[test]
-fn an_ipv6_echo_larger_than_the_link_is_refused() {
-    check(&[(
-        "to = \"10.0.0.2\", count = 3",
-        "to = \"fd00::2\", count = 3, sizes = [3000]",
-        "13: sizes is 3000: expected 0 to 1996, what an IPv6 packet has room for on this link",
-    )]);
-}

@@ -12,7 +12,7 @@ use super::stack::Stack;
 
 pub use bulk::{Bulk, Sink};
 pub use group::{GroupHear, GroupSay};
-pub use ping::{ECHO_HEADER, Ping, emit_echo, parse_echo_reply, pattern};
+pub use ping::{ECHO_HEADER, Ping, parse_echo_reply, pattern, send_echo};
 pub use tcp::{TcpReceive, TcpSend};
 pub use until::Until;
 

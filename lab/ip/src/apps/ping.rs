@@ -6,7 +6,7 @@ use std::time::Duration;
 use smoltcp::iface::SocketHandle;
 use smoltcp::phy::ChecksumCapabilities;
 use smoltcp::socket::icmp;
-use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr};
+use smoltcp::wire::{Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv6Packet, Ipv6Repr};
 
 use super::{App, Outcome, PAUSE};
 use crate::stack::Stack;
@@ -20,6 +20,10 @@ const ROOM_FOR_OTHERS: usize = 16 << 10;
 /// Packets that may wait in a socket between two runs: one answer, and what others send with the same identifier, whose
 /// requests smoltcp hands to the socket, too.
 const PACKETS: usize = 64;
+/// Of IPv6.
+const IPV6_HEADER: usize = 40;
+/// As smoltcp has it.
+const HOP_LIMIT: u8 = 64;
 /// ICMP header of an echo.
 pub const ECHO_HEADER: usize = 8;
 
@@ -128,10 +132,8 @@ impl Ping {
     /// False if the socket has no room.
     fn request(&self, number: u32, stack: &mut Stack, handle: SocketHandle) -> bool {
         let data = pattern(number, self.size(number));
-        let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
-        let Ok(buffer) = socket.send(ECHO_HEADER + data.len(), self.destination.into()) else { return false };
-        emit_echo(buffer, (self.source, self.destination), self.ident, self.sequence(number), &data);
-        true
+        let ends = (self.source, self.destination);
+        send_echo(stack, handle, ends, (self.ident, self.sequence(number)), &data)
     }
 
     /// Sends the first request again if it is time to.
@@ -209,8 +211,40 @@ pub fn pattern(sequence: u32, len: usize) -> Vec<u8> {
     (0..len).map(|i| (i as u32 ^ sequence.wrapping_mul(0x9e37_79b9) >> 8) as u8).collect()
 }
 
+/// Sends an echo request from such a socket; false if that has no room. One of IPv6 that is longer than the link carries goes beside
+/// smoltcp, which would drop it.
+pub fn send_echo(
+    stack: &mut Stack,
+    socket: SocketHandle,
+    ends: (IpAddr, IpAddr),
+    (ident, sequence): (u16, u16),
+    data: &[u8],
+) -> bool {
+    let len = ECHO_HEADER + data.len();
+    if let (IpAddr::V6(source), IpAddr::V6(destination)) = ends
+        && IPV6_HEADER + len > stack.link().info().sdu
+    {
+        let ip = Ipv6Repr {
+            src_addr: source,
+            dst_addr: destination,
+            next_header: IpProtocol::Icmpv6,
+            payload_len: len,
+            hop_limit: HOP_LIMIT,
+        };
+        let mut packet = vec![0; IPV6_HEADER + len];
+        ip.emit(&mut Ipv6Packet::new_unchecked(&mut packet[..]));
+        emit_echo(&mut packet[IPV6_HEADER..], ends, ident, sequence, data);
+        stack.send(packet);
+        return true;
+    }
+    let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(socket);
+    let Ok(buffer) = socket.send(len, ends.1.into()) else { return false };
+    emit_echo(buffer, ends, ident, sequence, data);
+    true
+}
+
 /// Writes an echo request, header and `data`, over the whole of `buffer`.
-pub fn emit_echo(
+fn emit_echo(
     buffer: &mut [u8],
     (source, destination): (IpAddr, IpAddr),
     ident: u16,

@@ -309,6 +309,16 @@ fn ipv4_pings_of_more_than_the_sdu_go_in_fragments() {
     assert_eq!(outcome[0], Some(Outcome::Ping { sent: 8, answered: 8 }));
 }
 
+/// Before, they were not sent.
+#[test]
+fn ipv6_pings_of_more_than_the_sdu_go_in_fragments() {
+    let mut pair = Pair::new();
+    let sizes = vec![1996, 1997, 4096, 10_000, 65_507];
+    let mut ping = Ping::new(ip("fd00::1"), ip("fd00::2"), 10, sizes);
+    let outcome = pair.run([Some(&mut ping), None]);
+    assert_eq!(outcome[0], Some(Outcome::Ping { sent: 10, answered: 10 }));
+}
+
 /// As on a machine that was busy: the packets of a while come up together.
 #[test]
 fn the_largest_ipv4_pings_of_several_applications_that_come_together_are_all_answered() {

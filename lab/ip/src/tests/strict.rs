@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use smoltcp::wire::{IpCidr, Ipv6Address};
+use smoltcp::wire::{IpCidr, Ipv4Packet, Ipv6Address};
 
 use super::{BROADCAST, LinkAddr, Stack, ip, link, newcomer, stack};
 use crate::arp::{Arp, Operation};
@@ -227,6 +227,29 @@ fn echo(to: &str) -> Vec<u8> {
     alice.receive(Duration::ZERO, SAP_IPV6, by_nd.emit());
     let frames = std::iter::from_fn(|| alice.transmit());
     frames.filter(|frame| frame.dst == bob).last().expect("an echo").payload
+}
+
+/// RFC 1122 section 3.2.2.6 lets a host be silent; illumos answers, with `_respond_to_echo_multicast`. Before, a host was silent.
+#[test]
+fn an_echo_to_a_group_of_ipv4_is_answered_by_its_members() {
+    let mut bob = acquainted();
+    for (group, answers) in [("224.0.0.1", 1), ("239.1.2.3", 0)] {
+        let mut request = echo("10.0.0.2");
+        let mut packet = Ipv4Packet::new_unchecked(&mut request[..]);
+        packet.set_dst_addr(v4(group));
+        packet.fill_checksum();
+        let sent = hears(&mut bob, 0, SAP_IPV4, request);
+        assert_eq!(sent.iter().filter(|frame| frame.sap == SAP_ARP).count(), answers, "who asked is sought");
+    }
+    let who = Arp {
+        operation: Operation::Reply,
+        sender: (v4("10.0.0.1"), PEER),
+        target: (v4("10.0.0.2"), LinkAddr([2; 20])),
+    };
+    let sent = hears(&mut bob, 0, SAP_ARP, who.emit().to_vec());
+    let answer = Ipv4Packet::new_checked(&sent[0].payload[..]).expect("an answer");
+    assert_eq!((answer.src_addr(), answer.dst_addr()), (v4("10.0.0.2"), v4("10.0.0.1")));
+    assert_eq!(answer.payload()[0], 0, "an echo reply");
 }
 
 /// RFC 1122 section 3.2.1.1: on illumos each EtherType has a stream of its own. Before, both were answered.

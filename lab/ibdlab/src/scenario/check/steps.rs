@@ -5,12 +5,8 @@ use std::net::IpAddr;
 use serde_spanned::Spanned;
 
 use super::{Checked, check_host, check_tun, fault, groups, known_host, owns, partition, trouble};
-use crate::scenario::{HostSpec, PingStep, Scenario, Step, TcpStep};
+use crate::scenario::{HostSpec, Scenario, Step, TcpStep};
 
-/// In front of an echo's payload: the headers of IPv6 and ICMPv6.
-const ECHO_HEADERS: u32 = 48;
-/// In front of an IP packet.
-const IPOIB_HEADER: u32 = 4;
 /// The largest file or transfer: with it a run ends within minutes.
 const MOST_BYTES: u64 = 16 << 30;
 
@@ -30,10 +26,7 @@ fn check_tcp(scenario: &Scenario, tcp: &TcpStep) -> Checked {
 
 fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
     match spanned.get_ref() {
-        Step::Ping(ping) => {
-            check_pair(scenario, &ping.from, &ping.to, false)?;
-            check_sizes(scenario, ping)
-        }
+        Step::Ping(ping) => check_pair(scenario, &ping.from, &ping.to, false),
         Step::Tcp(tcp) => check_tcp(scenario, tcp),
         Step::LinuxPing(ping) => check_pair(scenario, &ping.from, &ping.to, true),
         Step::LinuxFetch(fetch) => {
@@ -96,27 +89,6 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
 fn owner<'a>(scenario: &'a Scenario, sender: &HostSpec, to: IpAddr) -> Option<&'a HostSpec> {
     let owners = || scenario.host.iter().map(Spanned::get_ref).filter(|host| owns(host, to));
     owners().find(|host| partition(host) == partition(sender)).or_else(|| owners().next())
-}
-
-/// Bytes of the longest message of connected mode, IPoIB's header among them.
-const CONNECTED_MTU: u32 = 65_524;
-
-/// The lab's IP cuts no IPv6 packets: an echo must fit the link, whose MTU is the partition's if the subnet manager makes its group, and
-/// that of connections in connected mode.
-fn check_sizes(scenario: &Scenario, ping: &PingStep) -> Checked {
-    let sender = known_host(scenario, &ping.from)?;
-    let mut partitions = scenario.partition.iter().map(Spanned::get_ref);
-    let made = partitions.find(|p| p.ipoib && (p.pkey.get_ref() & 0x7fff) == partition(sender));
-    let mtu = made.map_or(scenario.fabric.mtu.get_ref(), |made| made.mtu.get_ref());
-    let mtu = if sender.is_connected() { CONNECTED_MTU } else { *mtu };
-    let most = mtu.saturating_sub(IPOIB_HEADER + ECHO_HEADERS) as usize;
-    match ping.sizes.iter().find(|size| **size > most) {
-        Some(size) if ping.to.get_ref().is_ipv6() => fault(
-            &ping.to,
-            format!("sizes is {size}: expected 0 to {most}, what an IPv6 packet has room for on this link"),
-        ),
-        _ => Ok(()),
-    }
 }
 
 fn check_bytes(bytes: &Spanned<crate::scenario::ByteSize>) -> Checked {
