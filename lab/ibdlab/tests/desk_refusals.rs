@@ -119,7 +119,7 @@ const REFUSALS: [Refusal; 37] = [
     ),
     (
         "ipadm create-addr -T static -a 10.0.0.3/24 ibp9/v4",
-        "ipadm: Could not create address: Interface does not exist",
+        "ipadm: Could not create address: Could not open DLPI link",
         1,
     ),
     ("ipadm delete-addr pFFFF.ibp0/v9", "ipadm: could not delete address: Object not found", 1),

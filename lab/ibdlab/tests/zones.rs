@@ -37,6 +37,18 @@ fn in_zone(lab: &Lab, line: &str) -> (String, i32) {
     lab.run("alice", &format!("zlogin web {line}"))
 }
 
+/// `prep_args` of `zlogin.c`, and `ipadm_create_addr` makes the interface. Before, a program of that name was sought, and there was no
+/// interface.
+#[test]
+fn zlogin_gives_what_it_is_told_to_a_shell() {
+    let lab = with_a_zone();
+    let script = "ipadm delete-if p8001.ibp0; ipadm create-addr -T static -a 10.1.0.7/24 p8001.ibp0/v4;
+        ipadm show-addr -p -o addr p8001.ibp0/v4";
+    assert_eq!(lab.exec("alice", &["zlogin", "web", script]), ("10.1.0.7/24\n".into(), 0));
+    assert_eq!(lab.exec("alice", &["zlogin", "web", "echo", "a  b", "c; exit 3"]), ("a b c\n".into(), 3));
+    lab.down();
+}
+
 #[test]
 fn a_partition_of_a_zone_is_seen_there_and_administered_by_its_owner() {
     let lab = with_a_zone();

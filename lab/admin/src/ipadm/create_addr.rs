@@ -6,7 +6,7 @@ use std::time::Duration;
 use fakekernel::Errno;
 
 use super::conf::{self, Line};
-use super::{FAILED, INVALID, die, parse, text, usage};
+use super::{FAILED, INVALID, create_if, delete_if, die, parse, text, usage};
 use crate::getopt::Options;
 use crate::session::{Failure, Outcome, Session};
 use crate::system::{AddressKind, AddressState, System};
@@ -146,9 +146,19 @@ fn create(
     if !system.privileged() {
         return Err(text(Errno::EPERM));
     }
-    system.add_address(interface, object, kind.clone()).map_err(|errno| match (&kind, errno) {
-        (AddressKind::Dhcp, Errno::ENOTSUP) => "Could not start dhcpagent",
-        _ => text(errno),
+    // As libipadm makes the interface if there is none (`ipadm_create_addr`), and takes it away if that was for nothing.
+    let made = !system.interfaces().iter().any(|known| known.name == interface);
+    if made {
+        create_if::create(system, interface, temporary)?;
+    }
+    system.add_address(interface, object, kind.clone()).map_err(|errno| {
+        if made {
+            let _ = delete_if::delete(system, interface);
+        }
+        match (&kind, errno) {
+            (AddressKind::Dhcp, Errno::ENOTSUP) => "Could not start dhcpagent",
+            _ => text(errno),
+        }
     })?;
     let kept = conf::lines(system).iter().any(|line| line.interface() == interface);
     if temporary || !kept {

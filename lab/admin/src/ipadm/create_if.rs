@@ -17,7 +17,8 @@ pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) 
     create(session.system, name, temporary).map_err(|why| die(format!("Could not create {name} : {why}")))
 }
 
-fn create(system: &dyn System, name: &str, temporary: bool) -> Result<(), &'static str> {
+/// An interface for both families.
+pub(super) fn create(system: &dyn System, name: &str, temporary: bool) -> Result<(), &'static str> {
     if !system.privileged() {
         return Err(text(Errno::EPERM));
     }

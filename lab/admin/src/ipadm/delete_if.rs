@@ -16,7 +16,7 @@ pub(super) fn main(session: &mut Session<'_>, arguments: &[String], line: &str) 
 }
 
 /// The interface, its addresses, and their lines.
-fn delete(system: &dyn System, name: &str) -> Result<(), &'static str> {
+pub(super) fn delete(system: &dyn System, name: &str) -> Result<(), &'static str> {
     if !system.privileged() {
         return Err(text(Errno::EPERM));
     }

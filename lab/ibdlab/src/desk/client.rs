@@ -358,7 +358,8 @@ pub fn command(name: &str, arguments: Vec<String>) -> Result<i32> {
     Ok(code)
 }
 
-/// A program in a zone, a shell if none is named. Only a failure comes back.
+/// A shell in a zone, for what the arguments say, with blanks between (`prep_args` of `zlogin.c`), or for its user. Only a failure
+/// comes back.
 fn zlogin(arguments: &[String]) -> Result<i32> {
     let Some((zone, program)) = arguments.split_first() else {
         bail!("usage: zlogin <zonename> [<utility> [<argument>...]]");
@@ -376,9 +377,14 @@ fn zlogin(arguments: &[String]) -> Result<i32> {
     if !found.zones.contains(zone) {
         bail!("login allowed only to running zones ({zone} does not run)");
     }
-    let shell = || std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into());
-    let mut command = Command::new(program.first().map_or_else(shell, Into::into));
-    command.args(program.iter().skip(1)).env(ZONE, zone).env("PS1", format!("{host}:{zone}# "));
+    let mut command = if program.is_empty() {
+        Command::new(std::env::var_os("SHELL").unwrap_or_else(|| "/bin/sh".into()))
+    } else {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", &program.join(" ")]);
+        command
+    };
+    command.env(ZONE, zone).env("PS1", format!("{host}:{zone}# "));
     Err(command.exec()).with_context(|| format!("cannot run {}", command.get_program().display()))
 }
 
