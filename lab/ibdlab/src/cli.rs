@@ -347,6 +347,9 @@ pub struct UpArgs {
     /// Where the objects of `make modules` are.
     #[arg(long, value_name = "DIR", default_value = SHIPPED)]
     pub proto: PathBuf,
+    /// Have the hosts begin without the files that they keep from labs of this name.
+    #[arg(long)]
+    pub fresh: bool,
     /// Serve the lab in this process, until it is told to end or interrupted.
     #[arg(long)]
     pub foreground: bool,

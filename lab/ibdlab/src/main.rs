@@ -17,6 +17,7 @@ use ibdlab::debug;
 use ibdlab::desk::capture::Capture;
 use ibdlab::desk::daemon::{self, Plan};
 use ibdlab::desk::fabric::Order;
+use ibdlab::desk::kept;
 use ibdlab::desk::sa::Asked;
 use ibdlab::desk::{Place, client};
 use ibdlab::linux;
@@ -122,11 +123,15 @@ fn up_command(args: UpArgs) -> Result<()> {
         "this scenario is on the software adapter, which is for `ibdlab run`"
     );
     let place = Place::of(&args.lab)?;
+    let hosts: Vec<&str> = scenario.host.iter().map(|host| host.get_ref().name.get_ref().as_str()).collect();
     if !args.foreground {
+        let warning = kept::warning(&place, &args.scenario, &hosts).filter(|_| !args.fresh);
+        warning.iter().for_each(|text| complain(text));
         return client::up(&place, std::env::args_os().skip(1));
     }
-    let UpArgs { sm, modules, proto, .. } = args;
-    daemon::run(Plan { place, scenario, sm, proto, modules }, |lab| {
+    let UpArgs { sm, modules, proto, scenario: file, fresh, .. } = args;
+    let plan = Plan { place, scenario: scenario.clone(), file, fresh, sm, proto, modules };
+    daemon::run(plan, |lab| {
         let hosts: Vec<&str> = lab.hosts.iter().map(|host| host.name.as_str()).collect();
         let mut out = std::io::stdout();
         writeln!(out, "lab {} is up: {}", lab.name, hosts.join(", ")).context("whoever started it is gone")

@@ -34,6 +34,32 @@ fn several_labs_are_told_apart_and_a_dead_one_is_cleared_away() {
     assert!(code == 1 && said.contains("no lab is up"), "{said}");
 }
 
+/// Before, a second scenario got the addresses of the first without a word.
+#[test]
+fn a_scenario_whose_hosts_have_files_of_another_one_is_told_so() {
+    let lab = Lab::new();
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let text = "name = \"second\"\n[[host]]\nname = \"alice\"\ndriver = \"ibp\"\naddresses = [\"192.168.5.1/24\"]\n\
+                [[host]]\nname = \"carol\"\ndriver = \"ibp\"\naddresses = [\"192.168.5.2/24\"]\n";
+    fs::write(file.path(), text).expect("written");
+    let second = file.path().to_str().expect("a path");
+    let desk = root().join("scenarios/desk.toml");
+    lab.up(&desk, &[]);
+    let first = lab.run("alice", "ipadm show-addr -p -o addr pFFFF.ibp0/v4").0;
+    lab.down();
+    let (said, code) = lab.ibdlab(&["up", desk.to_str().expect("a path")]);
+    assert!(code == 0 && !said.contains("--fresh"), "{said}");
+    lab.down();
+    for fresh in [&[][..], &["--fresh"]] {
+        let (said, code) = lab.ibdlab(&[&["up", second], fresh].concat());
+        let told = said.contains("the files of alice are of ") && said.contains("scenarios/desk.toml");
+        assert_eq!((code, told), (0, fresh.is_empty()), "{said}");
+        let now = lab.run("alice", "ipadm show-addr -p -o addr pFFFF.ibp0/v4").0;
+        assert_eq!(now == first, fresh.is_empty(), "{now}");
+        lab.down();
+    }
+}
+
 #[test]
 fn a_lab_that_dies_while_it_is_asked_is_said_to_be_gone() {
     let lab = Lab::new();

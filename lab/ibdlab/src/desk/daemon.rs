@@ -12,6 +12,7 @@ use signal_hook::iterator::Signals;
 use super::client;
 use super::host::DeskHost;
 use super::jobs::Jobs;
+use super::kept;
 use super::place::Place;
 use super::server::{self, Lab};
 use crate::linux;
@@ -25,6 +26,10 @@ use crate::setup;
 pub struct Plan {
     pub place: Place,
     pub scenario: Scenario,
+    /// That the scenario was read from.
+    pub file: PathBuf,
+    /// Hosts forget the files that they have kept.
+    pub fresh: bool,
     pub sm: SmKind,
     pub proto: PathBuf,
     pub modules: Vec<ModuleOverride>,
@@ -38,6 +43,12 @@ pub struct Plan {
 pub fn run(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) -> Result<()> {
     let _claim = plan.place.claim()?;
     let place = plan.place.clone();
+    let hosts: Vec<&str> =
+        plan.scenario.host.iter().map(|host| host.get_ref().name.get_ref().as_str()).collect();
+    if plan.fresh {
+        kept::forget(&place, &hosts)?;
+    }
+    kept::remember(&place, &plan.file, &hosts);
     let result = serve(plan, ready);
     // One that did not end well is left behind: its log says why.
     if result.is_ok() {
@@ -47,7 +58,7 @@ pub fn run(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) 
 }
 
 fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) -> Result<()> {
-    let Plan { place, scenario, sm, proto, modules } = plan;
+    let Plan { place, scenario, sm, proto, modules, .. } = plan;
     if let Some(why) = scenario.uses_linux().then(linux::missing).flatten() {
         bail!("hosts with a TUN device cannot come up: {why}");
     }

@@ -19,6 +19,7 @@ mod ip;
 mod ipmp;
 mod ipoib_pcap;
 mod jobs;
+pub mod kept;
 mod listener;
 mod pinger;
 mod place;

@@ -83,6 +83,11 @@ impl Place {
         self.state.join(host)
     }
 
+    /// What says of which scenario a host's own files are. No host is called so.
+    pub fn scenario_of(&self, host: &str) -> PathBuf {
+        self.state.join(".scenarios").join(host)
+    }
+
     /// Is there a daemon?
     pub fn presence(&self) -> Presence {
         let Ok(lock) = File::open(self.directory.join("lock")) else {
