@@ -109,10 +109,14 @@ pub fn translated(words: &[String], dir: &Path) -> Vec<String> {
     flags
 }
 
-/// What is left out of a recipe: every stack protector (see [`KERNEL`]), and an option that only illumos's own gcc has, for which KERNEL
-/// names the passes of gcc that clone.
+/// What is left out of a recipe: every stack protector (see [`KERNEL`]), an option that only illumos's own gcc has, for which KERNEL
+/// names the passes of gcc that clone, and all that loads a plugin into gcc or names a file for it to write.
 fn is_other(flag: &str) -> bool {
-    flag.starts_with("-fstack-protector") || flag == "-fno-clone-functions"
+    const FILES: [&str; 7] =
+        ["-fplugin", "-fdump", "-fopt-info", "-fsave", "-fprofile", "-fcallgraph-info", "-fdiagnostics"];
+    let files =
+        flag.starts_with("-f") && (flag.contains('/') || FILES.iter().any(|name| flag.starts_with(name)));
+    files || flag.starts_with("-fstack-protector") || flag == "-fno-clone-functions"
 }
 
 #[cfg(test)]
@@ -123,6 +127,17 @@ mod tests {
     fn a_stack_protector_and_what_gnus_gcc_does_not_know_are_left_out() {
         let words = ["-_gcc=-fstack-protector-strong", "-_gcc=-fno-clone-functions", "-_gcc=-fno-ipa-icf"];
         assert_eq!(translated(&words.map(String::from), Path::new("/")), ["-fno-ipa-icf"]);
+    }
+
+    /// Before, a makefile of the gate had gcc load any object, and write any file.
+    #[test]
+    fn plugins_and_files_to_write_are_left_out() {
+        let words =
+            ["-fplugin=/x.so", "-fplugin-arg-x", "-_gcc=-fplugin=x", "-fdump-tree-all=x", "-fopt-info=/x"];
+        let words =
+            [&words[..], &["-fprofile-dir=x", "-fauxbase=/x", "-fno-builtin", "-o", "/x", "-B/x", "@x"]];
+        let words: Vec<String> = words.concat().into_iter().map(String::from).collect();
+        assert_eq!(translated(&words, Path::new("/")), ["-fno-builtin"]);
     }
 
     #[test]

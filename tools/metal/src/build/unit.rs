@@ -150,8 +150,9 @@ fn split(text: &str) -> Result<Vec<String>> {
     shlex::split(text).with_context(|| format!("not a shell's words: {text}"))
 }
 
+/// A place below the root; `..` and a second `/` in front do not lead out of it.
 fn below_root(path: &str) -> Option<PathBuf> {
-    path.strip_prefix(ROOT)?.strip_prefix('/').map(|path| plain(Path::new(path)))
+    path.strip_prefix(ROOT)?.strip_prefix('/').map(|path| plain(Path::new(path.trim_start_matches('/'))))
 }
 
 /// How a unit's objects are made.
@@ -331,6 +332,23 @@ mod tests {
             job.source.file_name().unwrap().to_str().unwrap().to_string()
         };
         assert_eq!(["old", "new", "hash", "sum"].map(source), ["old.s", "new.S", "hash.S", "sum.s"]);
+    }
+
+    /// Before, `/ROOT//etc/x` was `/etc/x` of the workstation.
+    #[test]
+    fn a_module_stays_below_the_root() {
+        for (word, place) in [
+            ("/ROOT/kernel/drv/x", Some("kernel/drv/x")),
+            ("/ROOT//etc/x", Some("etc/x")),
+            ("/ROOT///etc/x", Some("etc/x")),
+            ("/ROOT/../../etc/x", Some("etc/x")),
+            ("/ROOT/./..//../etc/x", Some("etc/x")),
+            ("/ROOTS/x", None),
+            ("/etc/x", None),
+            ("etc/x", None),
+        ] {
+            assert_eq!(below_root(word).as_deref(), place.map(Path::new), "{word}");
+        }
     }
 
     #[test]
