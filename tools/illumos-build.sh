@@ -12,7 +12,7 @@
 # MODULE_TYPE     what makes LD link a kernel module, if not what it says of itself decides
 set -u
 
-root=$(cd "$(dirname "$0")/.." && pwd)
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/.." && pwd)
 to=target/illumos
 dry=no
 CC=${CC:-gcc}
@@ -49,7 +49,7 @@ done
 for header in types conf devops modctl ddi sunddi; do
 	[ -f "$HEADERS/sys/$header.h" ] || fail "no $HEADERS/sys/$header.h: install the package system/header"
 done
-cd "$root" || exit 1
+CDPATH='' cd -- "$root" || exit 1
 # Since 2021 the linker has a type of its own for modules.
 [ -n "${MODULE_TYPE:-}" ] || case $($LD -z help 2>&1) in
 *type=*) MODULE_TYPE=-ztype=kmod ;;

@@ -5,7 +5,7 @@
 # shellcheck shell=sh disable=SC2015,SC2034 # A && B || C where C is for both; variables of add and remove
 
 me=${0##*/}
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 root=
 live=no
 plugin=no

@@ -12,7 +12,7 @@ set -u
 trap '' PIPE
 PATH=$PATH:/usr/sbin:/sbin
 me=${0##*/}
-suite=$(cd "$(dirname "$0")" && pwd)
+suite=$(CDPATH='' cd -- "$(dirname -- "$0")" && pwd)
 suite=${suite%/cases}
 
 work=${IPOIB_WORK:-/var/tmp/ipoib-tests}

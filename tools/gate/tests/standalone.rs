@@ -110,6 +110,21 @@ fn the_shims_compile_with_its_flags_and_join_with_the_rust_parts() {
     assert_eq!(needed.lines().count(), 1 + 5 + 5 + 2, "{needed}");
 }
 
+/// Before, a `tools` in a directory of CDPATH was taken for ours.
+#[test]
+fn it_builds_the_tree_it_lies_in_whatever_cdpath_says() {
+    let machine = Machine::new();
+    fs::create_dir(machine.path("tools")).unwrap();
+    let mut command = Command::new("sh");
+    command.args(["tools/illumos-build.sh", "-n", "-o"]).arg(machine.path("out")).current_dir(tree());
+    let path = format!("{}:{}", machine.path("").display(), std::env::var("PATH").unwrap());
+    command.env("PATH", path).env("HEADERS", include_dir(&tree())).env("LD", machine.path("ld"));
+    command.env("CDPATH", machine.path("")).env("MODULE_TYPE", "-r -dy");
+    let output = command.output().unwrap();
+    assert!(output.status.success() && said(&output).contains("kmod -- object ibd"), "{}", said(&output));
+    assert!(!said(&output).contains(&*machine.path("tools").to_string_lossy()), "{}", said(&output));
+}
+
 #[test]
 fn a_machine_that_lacks_something_is_told_what() {
     let refused = |spoil: &dyn Fn(&mut Command, &Path), options: &[&str], code: i32, reason: &str| {
