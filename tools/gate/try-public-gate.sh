@@ -13,21 +13,26 @@ trap 'rm -rf "$scratch"' EXIT
 copy=$scratch/gate
 mkdir "$copy"
 
-# The index is ours too, so that nothing is written where the gate is.
-git_dir=$(git -C "$from" rev-parse --absolute-git-dir)
-theirs() {
-	GIT_INDEX_FILE=$scratch/index git --git-dir="$git_dir" --work-tree="$copy" "$@"
+# The gate's repository may be a stranger's, and its configuration name programs: it is asked where its objects are and what its last
+# commit is called, which runs none. All else is done in a repository of our own that borrows the objects. Nothing is fetched.
+export GIT_NO_LAZY_FETCH=1 GIT_ALLOW_PROTOCOL=none GIT_OPTIONAL_LOCKS=0
+objects=$(git -C "$from" rev-parse --path-format=absolute --git-path objects)
+commit=$(git -C "$from" rev-parse --verify HEAD)
+git -C "$copy" init -q
+ours() {
+	GIT_ALTERNATE_OBJECT_DIRECTORIES=$objects git -C "$copy" -c core.quotePath=false "$@"
 }
-theirs read-tree HEAD
-theirs ls-files -s | cut -d ' ' -f 2 | theirs cat-file --batch-check='%(objectname) %(objecttype)' |
+ours read-tree "$commit"
+ours ls-files -s | cut -d ' ' -f 2 | ours cat-file --batch-check='%(objectname) %(objecttype)' |
 	sed -n 's/ missing$//p' >"$scratch/missing"
 if [ -s "$scratch/missing" ]; then
-	theirs ls-files -s | grep -F -f "$scratch/missing" | cut -f 2 >"$scratch/unreadable"
-	theirs update-index --force-remove --stdin <"$scratch/unreadable"
+	ours ls-files -s | grep -F -f "$scratch/missing" | cut -f 2 >"$scratch/unreadable"
+	ours update-index --force-remove --stdin <"$scratch/unreadable"
 	echo "left out: $(wc -l <"$scratch/unreadable") files that cannot be read"
 fi
-theirs checkout-index -a -q --prefix="$copy/"
-git -C "$copy" init -q
+ours checkout-index -a -q
+# What was borrowed becomes ours: the gate is not needed any more.
+rm "$copy/.git/index"
 git -C "$copy" add -A -f
 git -C "$copy" -c user.name=gate -c user.email=gate@example.org commit -q -m 'a gate'
 echo "a copy of $(git -C "$copy" ls-files | wc -l) files"

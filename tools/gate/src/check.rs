@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use kmod::manifest::{Manifest, Module};
 
 use crate::gate::Gate;
+use crate::inside;
 use crate::make::Makefile;
 use crate::pages::pages;
 
@@ -70,7 +71,7 @@ fn delivered(gate: &Gate) -> Result<Vec<String>> {
     let dir = gate.root.join("usr/src/pkg/manifests");
     let mut files = Vec::new();
     for entry in fs::read_dir(&dir).with_context(|| dir.display().to_string())? {
-        let bytes = fs::read(entry?.path())?;
+        let bytes = inside::read(&entry?.path())?;
         let text = String::from_utf8_lossy(&bytes).replace("\\\n", " ");
         let paths = text
             .lines()

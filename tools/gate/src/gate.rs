@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
+
+use crate::{git, inside};
 
 /// What every gate has that the modules can be built in.
 const LANDMARKS: [&str; 6] = [
@@ -78,8 +79,8 @@ impl Gate {
         if let Some(missing) = LANDMARKS.iter().find(|file| !root.join(file).is_file()) {
             bail!("{}: not an illumos gate as we know it: {missing} is missing", root.display());
         }
-        let targ = fs::read_to_string(root.join("usr/src/uts/Makefile.targ"))
-            .context("usr/src/uts/Makefile.targ")?;
+        let targ = inside::read(&root.join("usr/src/uts/Makefile.targ"))?;
+        let targ = String::from_utf8_lossy(&targ);
         let manifest_suffix = match fs::read_dir(root.join("usr/src/pkg/manifests")) {
             Ok(mut entries) => {
                 let old =
@@ -96,26 +97,9 @@ impl Gate {
     ///
     /// # Errors
     ///
-    /// git is missing or fails.
+    /// git is missing or fails, or the gate's own configuration would have it run programs.
     pub fn changed(&self) -> Result<BTreeSet<PathBuf>> {
-        let mut git = Command::new("git");
-        git.arg("-C").arg(&self.root).args([
-            "status",
-            "--porcelain",
-            "-z",
-            "--no-renames",
-            "--untracked-files=all",
-        ]);
-        // Ours could have pointed elsewhere.
-        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
-            git.env_remove(name);
-        }
-        let output = git.output().context("cannot run git")?;
-        if !output.status.success() {
-            bail!("git status: {}", String::from_utf8_lossy(&output.stderr).trim_end());
-        }
-        let text = String::from_utf8(output.stdout).context("git status")?;
-        Ok(text.split('\0').filter_map(|entry| entry.get(3..)).map(PathBuf::from).collect())
+        git::changed(&self.root)
     }
 
     /// The text of a file of the gate.
@@ -124,6 +108,6 @@ impl Gate {
     ///
     /// It is not there or is not text.
     pub fn text(&self, path: &str) -> Result<String> {
-        fs::read_to_string(self.root.join(path)).with_context(|| format!("{} of the gate", path))
+        inside::read_text(&self.root.join(path)).with_context(|| format!("{} of the gate", path))
     }
 }

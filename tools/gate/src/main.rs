@@ -84,7 +84,7 @@ fn run(args: &Args) -> Result<bool> {
         }
         Action::Uninstall { gate } => {
             let gate = Gate::open(gate)?;
-            write(&gate, &plan::uninstall(&gate)?)
+            write(&gate, &plan::uninstall(&tree, &gate)?)
         }
         Action::Abi { gate } => Ok(tell(&abi::check(&tree, &Gate::headers(gate)?)?)),
         Action::Modules { gate, kernel } => {
@@ -130,8 +130,8 @@ fn tell(report: &Report) -> bool {
 
 fn write(gate: &Gate, plan: &Plan) -> Result<bool> {
     apply::apply(&gate.root, &plan.writes, &mut |_| Ok(()))?;
-    for path in plan.writes.keys() {
-        println!("{} {}", if gate.root.join(path).exists() { "wrote  " } else { "removed" }, path.display());
+    for (path, content) in &plan.writes {
+        println!("{} {}", if content.is_some() { "wrote  " } else { "removed" }, path.display());
     }
     for path in &plan.kept {
         println!("kept    {}, the gate's own", path.display());

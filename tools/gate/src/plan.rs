@@ -5,13 +5,14 @@
 //! installation can be repeated, and renewed from a newer tree.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
 use crate::edit::Fragment;
 use crate::gate::Gate;
+use crate::inside::{Inside, shown};
+use crate::known;
 use crate::overlay::{Item, What, items};
 use crate::record::{self, Done, Entry, Record, sha256};
 
@@ -28,27 +29,19 @@ pub struct Plan {
 }
 
 /// A gate as it would be without us.
-struct Base<'a> {
-    gate: &'a Gate,
+struct Base {
+    inside: Inside,
+    record: Option<Record>,
     /// What differs from what is on disk.
     files: BTreeMap<PathBuf, Content>,
 }
 
-impl Base<'_> {
+impl Base {
     fn read(&self, path: &Path) -> Result<Content> {
         match self.files.get(path) {
             Some(content) => Ok(content.clone()),
-            None => on_disk(self.gate, path),
+            None => self.inside.read(path),
         }
-    }
-}
-
-fn on_disk(gate: &Gate, path: &Path) -> Result<Content> {
-    let full = gate.root.join(path);
-    match fs::read(&full) {
-        Ok(bytes) => Ok(Some(bytes)),
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e).with_context(|| full.display().to_string()),
     }
 }
 
@@ -59,20 +52,19 @@ fn on_disk(gate: &Gate, path: &Path) -> Result<Content> {
 /// The gate has changes that are not committed, has something of its own where ours would go, lacks an anchor, or what
 /// was installed before has been changed since.
 pub fn install(tree: &Path, gate: &Gate) -> Result<Plan> {
-    let base = base(gate)?;
-    let ours = Record::read(&gate.root)?.unwrap_or_default();
-    let foreign = not_ours(gate, &ours)?;
+    let base = base(tree, gate)?;
+    let foreign = not_ours(gate, base.record.as_ref())?;
     if let Some(path) = foreign.first() {
         bail!(
             "{} has a change that is not committed (of {}): commit or undo it first",
-            path.display(),
+            shown(path),
             foreign.len()
         );
     }
     let (mut plan, record) = landed(&base, tree, gate)?;
     let (path, text) = record.file()?;
     plan.writes.insert(path, Some(text));
-    settle(gate, plan)
+    settle(&base, plan)
 }
 
 /// What differs from `gate` in a gate with our tree at `tree` installed, for a copy of it: nobody commits there or takes it out
@@ -82,10 +74,11 @@ pub fn install(tree: &Path, gate: &Gate) -> Result<Plan> {
 ///
 /// As [`install`], but for changes that are not committed.
 pub fn copied(tree: &Path, gate: &Gate) -> Result<Plan> {
-    settle(gate, landed(&base(gate)?, tree, gate)?.0)
+    let base = base(tree, gate)?;
+    settle(&base, landed(&base, tree, gate)?.0)
 }
 
-fn landed(base: &Base<'_>, tree: &Path, gate: &Gate) -> Result<(Plan, Record)> {
+fn landed(base: &Base, tree: &Path, gate: &Gate) -> Result<(Plan, Record)> {
     let mut plan = Plan { writes: base.files.clone(), kept: Vec::new() };
     let mut record = Record { version: env!("CARGO_PKG_VERSION").into(), files: Vec::new() };
     for item in items(tree, gate)? {
@@ -94,36 +87,38 @@ fn landed(base: &Base<'_>, tree: &Path, gate: &Gate) -> Result<(Plan, Record)> {
     Ok((plan, record))
 }
 
-/// What removing an installation from `gate` comes to.
+/// What removing an installation from `gate` comes to, by what this tool of our tree at `tree` can have put there.
 ///
 /// # Errors
 ///
-/// There is none, or what it put there has been changed since.
-pub fn uninstall(gate: &Gate) -> Result<Plan> {
-    if Record::read(&gate.root)?.is_none() {
+/// There is none, what it put there has been changed since, or its record tells of what this tool does not do.
+pub fn uninstall(tree: &Path, gate: &Gate) -> Result<Plan> {
+    let base = base(tree, gate)?;
+    if base.record.is_none() {
         bail!("{}: nothing of ours is installed here", gate.root.display());
     }
-    let files = base(gate)?.files;
-    settle(gate, Plan { writes: files, kept: Vec::new() })
+    settle(&base, Plan { writes: base.files.clone(), kept: Vec::new() })
 }
 
-/// Undoes the record of `gate` in memory.
-fn base(gate: &Gate) -> Result<Base<'_>> {
+/// Undoes the record of `gate` in memory, if it can be believed.
+fn base(tree: &Path, gate: &Gate) -> Result<Base> {
+    let inside = Inside::of(&gate.root)?;
     let mut files = BTreeMap::new();
-    let Some(record) = Record::read(&gate.root)? else { return Ok(Base { gate, files }) };
+    let Some(record) = Record::read(&inside)? else { return Ok(Base { inside, record: None, files }) };
+    known::check(&record, tree, gate)?;
     for Entry { path, done } in &record.files {
-        let now = on_disk(gate, path)?;
-        let before = undone(gate, path, now, done).with_context(|| path.display().to_string())?;
+        let now = inside.read(path)?;
+        let before = undone(&inside, path, now, done).with_context(|| path.display().to_string())?;
         files.insert(path.clone(), before);
         if matches!(done, Done::Replaced { .. }) {
             files.insert(record::original(path), None);
         }
     }
     files.insert(record.file()?.0, None);
-    Ok(Base { gate, files })
+    Ok(Base { inside, record: Some(record), files })
 }
 
-fn undone(gate: &Gate, path: &Path, now: Content, done: &Done) -> Result<Content> {
+fn undone(inside: &Inside, path: &Path, now: Content, done: &Done) -> Result<Content> {
     let changed =
         "was changed since it was installed; keep what matters elsewhere and put back what was installed";
     match done {
@@ -132,8 +127,7 @@ fn undone(gate: &Gate, path: &Path, now: Content, done: &Done) -> Result<Content
             _ => Ok(None),
         },
         Done::Replaced { sha256: sum } => {
-            let original =
-                on_disk(gate, &record::original(path))?.context("the gate's own version is gone")?;
+            let original = inside.read(&record::original(path))?.context("the gate's own version is gone")?;
             match now {
                 // Cut short, an installation leaves the record and the gate's own file.
                 Some(bytes) if bytes == original => Ok(Some(bytes)),
@@ -154,8 +148,9 @@ fn undone(gate: &Gate, path: &Path, now: Content, done: &Done) -> Result<Content
 }
 
 /// The changes in the gate that are not committed and that the record does not explain.
-fn not_ours(gate: &Gate, record: &Record) -> Result<Vec<PathBuf>> {
-    let ours: BTreeSet<&Path> = record.files.iter().map(|entry| entry.path.as_path()).collect();
+fn not_ours(gate: &Gate, record: Option<&Record>) -> Result<Vec<PathBuf>> {
+    let entries = record.iter().flat_map(|record| &record.files);
+    let ours: BTreeSet<&Path> = entries.map(|entry| entry.path.as_path()).collect();
     let changed = gate.changed()?;
     Ok(changed
         .into_iter()
@@ -163,7 +158,7 @@ fn not_ours(gate: &Gate, record: &Record) -> Result<Vec<PathBuf>> {
         .collect())
 }
 
-fn land(base: &Base<'_>, item: Item, plan: &mut Plan, record: &mut Record) -> Result<()> {
+fn land(base: &Base, item: Item, plan: &mut Plan, record: &mut Record) -> Result<()> {
     let Item { path, what } = item;
     let there = base.read(&path)?;
     let done = match what {
@@ -197,10 +192,10 @@ fn land(base: &Base<'_>, item: Item, plan: &mut Plan, record: &mut Record) -> Re
 }
 
 /// Leaves out what is on disk already.
-fn settle(gate: &Gate, mut plan: Plan) -> Result<Plan> {
+fn settle(base: &Base, mut plan: Plan) -> Result<Plan> {
     let mut same = Vec::new();
     for (path, content) in &plan.writes {
-        if on_disk(gate, path)? == *content {
+        if base.inside.read(path)? == *content {
             same.push(path.clone());
         }
     }

@@ -1,11 +1,12 @@
 //! What an installation did, kept in the gate so that it can be undone whoever committed what meanwhile.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
+
+use crate::inside::Inside;
 
 /// The record's directory, from the top of the gate.
 pub const DIR: &str = "usr/src/uts/intel/ipoib";
@@ -55,17 +56,14 @@ pub enum Done {
 }
 
 impl Record {
-    /// The record of the gate at `root`, if there is one.
+    /// The record of the gate `inside`, if there is one, as it stands there: [`crate::plan`] asks whether it can be believed.
     ///
     /// # Errors
     ///
     /// It is there and is not a record.
-    pub fn read(root: &Path) -> Result<Option<Record>> {
-        let path = root.join(FILE);
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = fs::read_to_string(&path).context(FILE)?;
+    pub fn read(inside: &Inside) -> Result<Option<Record>> {
+        let Some(bytes) = inside.read(Path::new(FILE))? else { return Ok(None) };
+        let text = String::from_utf8(bytes).context(FILE)?;
         toml::from_str(&text).context(FILE).map(Some)
     }
 

@@ -23,7 +23,7 @@ fn install(small: &Small) -> Plan {
 }
 
 fn uninstall(small: &Small) {
-    go(&small.gate(), &plan::uninstall(&small.gate()).unwrap());
+    go(&small.gate(), &plan::uninstall(&tree(), &small.gate()).unwrap());
 }
 
 fn refusal<T>(result: Result<T>) -> String {
@@ -123,7 +123,7 @@ fn whatever_step_fails_the_gate_is_as_before() {
     let before = small.files();
     let plan = plan::install(&tree(), &small.gate()).unwrap();
     assert_eq!(stop_each_step(&small, &plan), plan.writes.len());
-    let plan = plan::uninstall(&small.gate()).unwrap();
+    let plan = plan::uninstall(&tree(), &small.gate()).unwrap();
     assert_eq!(stop_each_step(&small, &plan), plan.writes.len());
     assert_same(&small.files(), &before, "afterwards");
 }
@@ -174,7 +174,7 @@ fn what_was_changed_in_our_files_stops_the_removal() {
         install(&small);
         small.write(path, &small.read(path).replace("_RS_OBJS", "_RUST_OBJS"));
         let before = small.files();
-        let reason = refusal(plan::uninstall(&small.gate()));
+        let reason = refusal(plan::uninstall(&tree(), &small.gate()));
         assert!(reason.contains(path), "{reason}");
         assert!(refusal(plan::install(&tree(), &small.gate())).contains(path));
         assert_same(&small.files(), &before, "afterwards");
@@ -235,7 +235,7 @@ fn what_is_no_gate_is_refused_with_the_reason() {
     fs::remove_file(small.root().join("usr/src/uts/Makefile.uts")).unwrap();
     assert!(refusal(Gate::open(small.root())).contains("usr/src/uts/Makefile.uts is missing"));
     assert!(refusal(Gate::open(Path::new("/nowhere"))).contains("no gate at /nowhere"));
-    assert!(refusal(plan::uninstall(&Small::new().gate())).contains("nothing of ours is installed"));
+    assert!(refusal(plan::uninstall(&tree(), &Small::new().gate())).contains("nothing of ours is installed"));
 }
 
 #[test]

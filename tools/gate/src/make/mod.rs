@@ -7,17 +7,20 @@ mod scope;
 mod text;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
+use crate::inside;
 pub use rules::{Recipe, Rules};
 pub use scope::Scope;
 use text::{assignment, split_at_top_level, split_words};
 
 /// How deep macros may refer to each other, and files include each other, before it is a circle.
 const MAX_DEPTH: usize = 64;
+
+/// How many files a makefile may include, one another among them. A module's includes a dozen.
+const MAX_FILES: usize = 1024;
 
 /// A makefile and all that it includes.
 #[derive(Debug, Default)]
@@ -26,6 +29,7 @@ pub struct Makefile {
     fixed: BTreeSet<String>,
     rules: Vec<Rule>,
     conditionals: Vec<Conditional>,
+    files: usize,
 }
 
 /// Targets, their first prerequisite, and the recipe's lines, all as written.
@@ -66,7 +70,11 @@ impl Makefile {
         if depth > MAX_DEPTH {
             bail!("{}: includes go in a circle", path.display());
         }
-        let bytes = fs::read(path).with_context(|| format!("{} is included", path.display()))?;
+        self.files += 1;
+        if self.files > MAX_FILES {
+            bail!("{}: more than {MAX_FILES} files are included", path.display());
+        }
+        let bytes = inside::read(path).with_context(|| format!("{} is included", path.display()))?;
         let text = String::from_utf8_lossy(&bytes).replace("\\\n", " ");
         let mut in_rule = false;
         for line in text.lines() {

@@ -11,6 +11,8 @@ use anyhow::{Context, Result};
 
 pub use parse::{Action, parse};
 
+use crate::inside;
+
 /// Everything that is wrong with the manifest `text`, each with its line.
 pub fn check(text: &str) -> Vec<String> {
     match parse(text) {
@@ -28,7 +30,7 @@ pub fn check_files(paths: &[PathBuf]) -> Result<Vec<String>> {
     let mut findings = Vec::new();
     let mut packages = Vec::new();
     for path in paths {
-        let bytes = fs::read(path).with_context(|| path.display().to_string())?;
+        let bytes = inside::read(path)?;
         let text = String::from_utf8_lossy(&bytes);
         findings.extend(check(&text).into_iter().map(|finding| format!("{}: {finding}", path.display())));
         if let Ok(manifest) = parse(&text) {
@@ -64,7 +66,7 @@ pub fn of_directory(dir: &Path) -> Result<Vec<PathBuf>> {
 pub fn delivered(paths: &[PathBuf]) -> Result<BTreeMap<String, Vec<PathBuf>>> {
     let mut files: BTreeMap<String, Vec<PathBuf>> = BTreeMap::new();
     for path in paths {
-        let text = fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = inside::read_text(path)?;
         let manifest =
             parse(&text).map_err(anyhow::Error::msg).with_context(|| path.display().to_string())?;
         for action in manifest.actions.iter().filter(|action| action.name == "file") {
