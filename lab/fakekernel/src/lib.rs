@@ -33,6 +33,8 @@ pub use loader::resources::{InstanceScope, Resource, Resources};
 pub use loader::sdt::{ProbeArgument, ProbeHit};
 pub use loader::services::LiveObject;
 pub use loader::sites::Site;
+pub use loader::watch::report_interrupts;
+pub use sim::interrupt;
 pub use sim::race;
 pub use sim::thread::{idle, now, reschedule, sleep};
 pub use sim::{

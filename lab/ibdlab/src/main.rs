@@ -59,7 +59,11 @@ fn main() -> ExitCode {
 /// The exit code.
 fn obey(command: Command) -> Result<i32> {
     match command {
-        Command::Run(args) => run_command(args).map(i32::from).map(|good| 1 - good),
+        Command::Run(args) => {
+            fakekernel::report_interrupts();
+            let good = run_command(args)?;
+            Ok(if fakekernel::interrupt::is_asked() { 130 } else { i32::from(!good) })
+        }
         Command::Debug(args) => debug_command(args).map(|()| 0),
         Command::Campaign(args) => campaign_command(args).map(i32::from).map(|good| 1 - good),
         Command::Bench(args) => bench_command(args).map(|()| 0),

@@ -204,6 +204,31 @@ fn a_run_with_programs_of_linux_leaves_nothing_when_it_is_interrupted_or_killed(
     }
 }
 
+/// Before, it ended without a word of where it was, and the report was an empty file.
+#[test]
+fn a_run_whose_module_loops_says_where_at_an_interrupt() {
+    let lab = Lab::new();
+    let [source, object, module, report] =
+        ["loop.c", "loop.o", "ibd", "report.json"].map(|name| lab.path(name));
+    let text = "static volatile int zero; static void around(void) { while (zero == 0) ; }
+        int _init(void) { around(); return (0); } int _fini(void) { return (0); } int _info(void *i) { return (0); }";
+    fs::write(&source, text).expect("written");
+    let flags = "-O1 -mcmodel=kernel -mno-red-zone -ffreestanding -fno-pic -fno-pie -fno-omit-frame-pointer -fno-inline \
+        -fno-asynchronous-unwind-tables -fno-stack-protector -fcf-protection=none -mno-sse -mno-80387 -c -o";
+    let compiled = Command::new("gcc").args(flags.split_whitespace()).args([&object, &source]).status();
+    assert!(compiled.expect("gcc runs").success());
+    assert!(
+        Command::new("ld").args(["-r", "-d", "-o", &module, &object]).status().expect("ld runs").success()
+    );
+    let own = format!("bob/ibd={module}");
+    let mut run = lab.talk(&["run", SHORT, "--module", &own, "--report", &report]);
+    assert_ne!(run.line(), "", "its title");
+    run.signal(Signal::INT);
+    let (said, code) = run.end();
+    assert!(said.contains("interrupted; thread ") && code == 130, "{code}: {said}");
+    assert!(fs::read_to_string(&report).expect("a report").contains("interrupted; thread "));
+}
+
 #[test]
 fn numbers_that_nobody_can_mean_are_wrong_command_lines() {
     let lab = Lab::new();

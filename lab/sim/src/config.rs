@@ -60,6 +60,9 @@ pub struct Config {
     pub real_work: bool,
     /// Virtual mode: a run whose clock passes this halts.
     pub time_limit: Nanos,
+    /// A module that takes so much processor time, neither calling nor being entered meanwhile, halts the machine; 0: none does. It
+    /// is measured by looking thirty times: a good module is never found so, however slow the workstation.
+    pub processor_limit: Nanos,
     /// Which fault points fail, and how often.
     pub faults: Faults,
     /// Every DTrace probe of every module is enabled (`fakekernel::Machine::probe_hits`).
@@ -85,6 +88,7 @@ impl Default for Config {
             call_cost: Nanos(100),
             real_work: false,
             time_limit: Nanos::from_secs(6 * 3600),
+            processor_limit: Nanos::from_secs(30),
             faults: Faults::default(),
             probes: false,
             journal: false,

@@ -91,6 +91,8 @@ pub(crate) struct Current {
     pub home: Cell<*const ()>,
     /// How a coroutine gives its operating-system thread back.
     pub turn: Cell<Option<Turn>>,
+    /// Calls out of modules and entries into them, on this operating-system thread: it stays as it is while a module runs by itself.
+    pub changes: Cell<u64>,
 }
 
 impl Current {
@@ -102,6 +104,7 @@ impl Current {
             stack: Cell::new(Stack::NONE),
             home: Cell::new(ptr::null()),
             turn: Cell::new(None),
+            changes: Cell::new(0),
         }
     }
 
@@ -112,6 +115,8 @@ impl Current {
             stack: Cell::new(self.stack.replace(with.stack.get())),
             home: Cell::new(self.home.replace(with.home.get())),
             turn: Cell::new(self.turn.replace(with.turn.get())),
+            // The operating-system thread's, whichever thread it carries.
+            changes: Cell::new(0),
         }
     }
 }
@@ -212,7 +217,16 @@ pub fn call() -> Call {
 /// From now on this call is served.
 #[inline]
 pub fn set_call(call: Call) {
-    CURRENT.with(|c| c.call.set(call));
+    CURRENT.with(|c| {
+        c.call.set(call);
+        c.changes.set(c.changes.get().wrapping_add(1));
+    });
+}
+
+/// How often [`set_call`] was called on this operating-system thread: no module has called or been entered while it stays the
+/// same. Async-signal-safe.
+pub fn changes() -> u64 {
+    CURRENT.with(|c| c.changes.get())
 }
 
 /// The innermost entry into a module.

@@ -19,6 +19,10 @@ pub enum Halt {
     Hang(Box<Hang>),
     /// The virtual clock passed [`crate::Config::time_limit`], which comes first.
     TimeLimit(Nanos, Box<Hang>),
+    /// A module took [`crate::Config::processor_limit`], which comes first, of processor time without a call of the kernel.
+    Loop(Nanos, Box<ThreadDump>),
+    /// [`crate::interrupt::ask`] was called; what the thread that saw it did.
+    Interrupted(Box<ThreadDump>),
 }
 
 impl Halt {
@@ -181,6 +185,17 @@ impl fmt::Display for KernelPanic {
     }
 }
 
+impl fmt::Display for ThreadDump {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} of host {}", self.name, self.host)?;
+        if !self.last_call.is_empty() {
+            write!(f, "; last call {}", self.last_call)?;
+        }
+        self.holds.iter().try_for_each(|lock| write!(f, "\n    holds {lock}"))?;
+        write_frames(f, &self.backtrace)
+    }
+}
+
 impl fmt::Display for Hang {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {}:", self.now)?;
@@ -204,6 +219,11 @@ impl fmt::Display for Halt {
             Self::Panic(v) => v.fmt(f),
             Self::Hang(v) => write!(f, "hang: nobody can run and no timer is due, {v}"),
             Self::TimeLimit(limit, v) => write!(f, "time limit of the run passed, {limit}, {v}"),
+            Self::Loop(limit, v) => {
+                let module = v.backtrace.first().map_or("", |frame| &frame.module);
+                write!(f, "{module} loops: {limit} of processor time without a call of the kernel; {v}")
+            }
+            Self::Interrupted(v) => write!(f, "interrupted; {v}"),
         }
     }
 }

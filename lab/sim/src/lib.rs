@@ -23,6 +23,7 @@ mod host_mutex;
 mod hosts;
 #[forbid(unsafe_code)]
 mod inject;
+pub mod interrupt;
 mod kthread;
 #[forbid(unsafe_code)]
 mod machine;

@@ -88,14 +88,18 @@ impl Drop for SignalStack {
 
 /// Installs the handlers, once per process.
 pub(crate) fn install_handlers() {
-    OLD.get_or_init(|| SIGNALS.map(|(signal, _)| install(signal)));
+    OLD.get_or_init(|| SIGNALS.map(|(signal, _)| install(signal, handler, 0)));
 }
 
-fn install(signal: i32) -> libc::sigaction {
+/// What handles a signal.
+pub(crate) type Handler = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
+
+/// `handler` takes `signal` from here on, on the stack for signals; it does nothing that is not async-signal-safe.
+pub(crate) fn install(signal: i32, handler: Handler, flags: i32) -> libc::sigaction {
     // SAFETY: all-zero is a valid `sigaction`.
     let mut new: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     new.sa_sigaction = handler as *const () as usize;
-    new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | flags;
     // SAFETY: as above.
     let mut old: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     // SAFETY: `handler` does nothing that is not async-signal-safe.
@@ -127,10 +131,38 @@ unsafe extern "C" fn handler(signal: i32, info: *mut libc::siginfo_t, context: *
         rsp: registers[libc::REG_RSP as usize] as usize,
         pattern: registers[..16].iter().find_map(|r| pattern_of(*r as u64)),
     }));
+    go_to(registers, landing, top);
+}
+
+/// The registers of a thread, as a signal finds them.
+pub(crate) type Registers = [i64; 23];
+
+/// The thread goes on in `landing`, on the stack that ends at `top`, when the handler returns.
+fn go_to(registers: &mut Registers, landing: extern "C" fn() -> !, top: usize) {
     const DIRECTION_AND_TRAP: i64 = 1 << 10 | 1 << 8;
     registers[libc::REG_RIP as usize] = landing as *const () as usize as i64;
     registers[libc::REG_RSP as usize] = (top - 8) as i64;
     registers[libc::REG_EFL as usize] &= !DIRECTION_AND_TRAP;
+}
+
+/// For a handler that finds the thread in module text: it goes on in `landing` instead, which finds by [`taken_at`] where it was.
+/// False if it is on its way to one already.
+pub(crate) fn take(registers: &mut Registers, landing: extern "C" fn() -> !) -> bool {
+    let top = LANDING_TOP.get();
+    if top == 0 || RAW.get().is_some() {
+        return false;
+    }
+    let [pc, rbp, rsp] =
+        [libc::REG_RIP, libc::REG_RBP, libc::REG_RSP].map(|r| registers[r as usize] as usize);
+    RAW.set(Some(Raw { pc, rbp, rsp, ..Raw::default() }));
+    go_to(registers, landing, top);
+    true
+}
+
+/// Where [`take`] took the calling thread.
+pub(crate) fn taken_at() -> Call {
+    let raw = RAW.take().unwrap_or_default();
+    current::call().at(raw.pc, raw.rbp, raw.rsp)
 }
 
 /// Puts the earlier handler back and lets the instruction fault again.

@@ -7,7 +7,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use sim::thread::{Local, ThreadInner};
-use sim::{Carrier, Config, HostMutex, Hosts, Thread, ThreadDump};
+use sim::{Carrier, Config, HostMutex, Hosts, Nanos, Thread, ThreadDump};
 
 use crate::loader::backtrace;
 use crate::loader::debugger;
@@ -16,6 +16,7 @@ use crate::loader::fault;
 use crate::loader::journal::Journal;
 use crate::loader::kernel::Kernel;
 use crate::loader::sdt;
+use crate::loader::watch::Watch;
 
 /// The kernels of a machine, and what is known of all of them together.
 #[derive(Default)]
@@ -27,6 +28,8 @@ pub(crate) struct Kernels {
     /// What DTrace would see.
     pub probes: HostMutex<sdt::Log>,
     pub journal: HostMutex<Journal>,
+    /// See [`Config::processor_limit`].
+    processor_limit: Nanos,
 }
 
 /// What a thread works on.
@@ -47,7 +50,9 @@ impl Work {
 
 impl Hosts for Kernels {
     fn carrier_begins(&self) -> Box<dyn Any> {
-        Box::new(fault::SignalStack::install())
+        let limit = self.processor_limit;
+        // Fields are dropped in order: no tick comes any more when the stack for it goes.
+        Box::new((Watch::begin(limit), fault::SignalStack::install()))
     }
 
     fn no_work(&self) -> sim::Work {
@@ -89,8 +94,11 @@ impl Machine {
         fault::install_handlers();
         if debugger::is_told() {
             config.carrier = Carrier::OsThread;
+            // Whoever looks at a loop with a debugger wants it to go on.
+            config.processor_limit = Nanos(0);
         }
-        Self(sim::Machine::of(config, Box::new(Kernels::default())))
+        let kernels = Kernels { processor_limit: config.processor_limit, ..Kernels::default() };
+        Self(sim::Machine::of(config, Box::new(kernels)))
     }
 
     /// Whether the calling thread is one of its own.

@@ -23,3 +23,4 @@ pub(crate) mod resources;
 pub(crate) mod sdt;
 pub(crate) mod services;
 pub(crate) mod sites;
+pub(crate) mod watch;
