@@ -125,6 +125,13 @@ if [ -n "$packages" ]; then
 fi
 
 if ! command -v cargo >/dev/null; then
+	# rustup is a user's, and sudo hides it.
+	home=$([ -z "${SUDO_USER:-}" ] || getent passwd "$SUDO_USER" | cut -d : -f 6)
+	if [ -n "$home" ] && [ -x "$home/.cargo/bin/cargo" ]; then
+		echo "make $for_what needs Rust, which $SUDO_USER has and root has not:" >&2
+		echo "  sudo env HOME=$home PATH=$home/.cargo/bin:\"\$PATH\" make $for_what     # target/ is root's then" >&2
+		exit 1
+	fi
 	echo "make $for_what needs Rust: https://rustup.rs" >&2
 	exit 1
 fi

@@ -1,6 +1,7 @@
 //! What `tools/setup.sh` takes for there: by what a machine has, not by a name that looks like it.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -46,6 +47,48 @@ fn a_machine_without_headers_and_libraries_is_told_the_packages() {
     for package in missing("test", &there) {
         assert!(!["libc6-dev", "libclang-dev", "libumad2sim0"].contains(&&*package), "{package}");
     }
+}
+
+/// Before, a user with rustup heard that there is no Rust.
+#[test]
+fn sudo_that_hides_a_users_rust_is_told_how_to_find_it() {
+    let machine = tempfile::tempdir().expect("a directory");
+    let stand_in = |path: &str, text: &str| {
+        let path = machine.path().join(path);
+        fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).expect("made");
+        fs::write(&path, text).expect("written");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("set");
+    };
+    let home = machine.path().join("home");
+    stand_in("home/.cargo/bin/cargo", "");
+    stand_in(
+        "bin/getent",
+        &format!("#!/bin/sh\necho \"$2:x:1000:1000:A User:{}:/bin/sh\"\n", home.display()),
+    );
+    let setup = |user: Option<&str>| {
+        let mut setup = Command::new("sh");
+        setup.arg(workspace_root().join("tools/setup.sh")).arg("modules");
+        setup
+            .env("PATH", format!("{}:/usr/bin:/bin", machine.path().join("bin").display()))
+            .env_remove("SUDO_USER");
+        if let Some(user) = user {
+            setup.env("SUDO_USER", user);
+        }
+        let output = setup.output().expect("sh");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    if Path::new("/usr/bin/cargo").exists() {
+        // Root has it here, and is told nothing.
+        assert_eq!(setup(Some("kim")).0, Some(0));
+        return;
+    }
+    let (code, said) = setup(Some("kim"));
+    let line = format!("sudo env HOME={0} PATH={0}/.cargo/bin:\"$PATH\" make modules", home.display());
+    assert!(
+        code == Some(1) && said.contains("which kim has and root has not") && said.contains(&line),
+        "{said}"
+    );
+    assert_eq!(setup(None), (Some(1), "make modules needs Rust: https://rustup.rs\n".to_owned()));
 }
 
 #[test]
