@@ -292,6 +292,19 @@ fn a_second_campaign_in_a_directory_is_refused_while_the_first_one_is_at_work() 
     assert_eq!(code, Some(0), "{said}");
 }
 
+/// Before, each run failed, and that was a finding, made small in eight more runs.
+#[test]
+fn a_campaign_without_objects_ends_before_its_first_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut ibdlab = Command::new(env!("CARGO_BIN_EXE_ibdlab"));
+    ibdlab.args(["campaign", "--proto", "/nowhere", "--schedules", "1", "--out"]).arg(directory.path());
+    let output = ibdlab.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(said, "ibdlab: /nowhere/mac/amd64/mac_ib: no such object; `make modules` builds ours\n");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+}
+
 #[test]
 fn one_worker_repeats_a_campaign_by_its_seed_with_what_it_makes_of_the_corpus() {
     let directory = tempfile::tempdir().expect("a directory");

@@ -88,6 +88,7 @@ impl Campaign {
     #[expect(clippy::disallowed_methods, reason = "a campaign has so many minutes of a person's time")]
     pub fn run(&self, progress: impl Fn(&str) + Sync) -> Result<Summary> {
         let _alone = self.alone()?;
+        self.look_for_objects()?;
         let state = State {
             campaign: self,
             list: self.pairs.then(|| self.list(&progress)).transpose()?,
@@ -117,6 +118,18 @@ impl Campaign {
         summary.finish(state.begun.elapsed(), self.counting.as_deref())?;
         summary.write(&self.out)?;
         Ok(summary)
+    }
+
+    /// Without objects each run would fail, and each failure be taken for a finding.
+    fn look_for_objects(&self) -> Result<()> {
+        let more = [&self.counting, &self.atomics, &self.races].into_iter().flatten();
+        for proto in std::iter::once(&self.proto).chain(more) {
+            let needed = ["mac/amd64/mac_ib", "drv/amd64/ibd", "drv/amd64/ibp"].map(|path| proto.join(path));
+            if let Some(path) = needed.iter().find(|path| !path.is_file()) {
+                bail!("{}: no such object; `make modules` builds ours", path.display());
+            }
+        }
+        Ok(())
     }
 
     /// Two that write into one directory would take each other's scenarios for their own. Nobody else has it while the result is kept.
