@@ -3,7 +3,7 @@
 
 use crate::system::{FileError, System, change_both};
 
-const FILE: &str = "etc/dladm/datalink.conf";
+pub(crate) const FILE: &str = "etc/dladm/datalink.conf";
 
 /// `DATALINK_CLASS_PHYS` and `DATALINK_CLASS_PART`.
 pub(crate) const CLASS_PHYSICAL: u64 = 1;

@@ -26,6 +26,7 @@ mod session;
 mod snoop;
 mod status;
 mod system;
+mod unsound;
 mod zoneadm;
 mod zonecfg;
 mod zones;
@@ -40,8 +41,9 @@ pub use system::{
 };
 
 pub use dladm::{boot_links, boot_partitions};
+pub use unsound::{FILES, is_zone, unsound_lines};
 pub use zoneadm::boot_all as boot_zones;
-pub use zones::directory as zone_directory;
+pub use zones::{FILES_OF as FILES_OF_ZONES, directory as zone_directory};
 
 /// A command's name and what it does with its arguments, the command's own name not among them.
 type Command = (&'static str, fn(&mut Session<'_>, &[String]) -> Exit);

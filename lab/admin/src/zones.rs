@@ -2,7 +2,9 @@
 
 use crate::system::{FileError, System};
 
-const INDEX: &str = "etc/zones/index";
+/// Where the list of zones is, and a file of each, from the root of a host.
+pub const FILES_OF: &str = "etc/zones";
+pub(crate) const INDEX: &str = "etc/zones/index";
 
 /// A zone as it is configured. It has an IP instance of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -121,6 +123,11 @@ fn parse_line(line: &str) -> Option<(String, State)> {
         _ => return None,
     };
     Some((name.to_owned(), state))
+}
+
+/// Whether a line of the list is one; illumos's own has the global zone in it.
+pub(crate) fn is_line(line: &str) -> bool {
+    parse_line(line).is_some() || line.starts_with("global:")
 }
 
 /// Changes a zone's line in the list; `None` takes it out.

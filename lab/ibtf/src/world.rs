@@ -202,7 +202,7 @@ impl InfiniBand {
     }
 }
 
-/// A capture that is on.
+/// A capture that is on, and its file open, until this is dropped.
 pub struct Capture {
     fabric: Fabric,
     tap: Arc<ErfPcapng<BufWriter<File>>>,
@@ -233,6 +233,14 @@ impl Capture {
         self.fabric.set_tap(None);
         self.tap.finish()?.flush()?;
         self.tap.frames()
+    }
+}
+
+impl Drop for Capture {
+    fn drop(&mut self) {
+        self.fabric.set_tap(None);
+        // It has been finished, or has failed, and that was said.
+        let _ = self.tap.finish();
     }
 }
 

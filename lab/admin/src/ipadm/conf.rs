@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use crate::system::{AddressKind, FileError, System, change_both};
 
-const FILE: &str = "etc/ipadm/ipadm.conf";
+pub(crate) const FILE: &str = "etc/ipadm/ipadm.conf";
 
 /// A line.
 #[derive(Clone, Debug, PartialEq, Eq)]

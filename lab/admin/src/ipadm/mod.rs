@@ -12,7 +12,7 @@ mod show_if;
 mod shown;
 
 pub use boot::{boot, first_configuration};
-pub(crate) use conf::read_back;
+pub(crate) use conf::{FILE, read_back};
 
 use fakekernel::Errno;
 

@@ -32,6 +32,8 @@ const HOST: &str = "IBDLAB_HOST";
 const ZONE: &str = "IBDLAB_ZONE";
 /// What a lab is called that nobody gave a name.
 pub const DEFAULT: &str = "lab";
+/// How long a lab may take to end before it is said what it waits for.
+const SILENCE: Duration = Duration::from_secs(2);
 /// How long a lab may take to end.
 const DOWN_PATIENCE: Duration = Duration::from_secs(330);
 
@@ -92,6 +94,9 @@ fn died(place: &Place) -> String {
 pub fn up(place: &Place, arguments: impl Iterator<Item = OsString>) -> Result<()> {
     let _turn = place.turn()?;
     if place.presence() == Presence::Up {
+        if let Some(host) = place.halts() {
+            bail!("the lab `{}` is about to end: it waits for {host}", place.name());
+        }
         bail!("the lab `{}` is up already: `ibdlab down --lab {0}` ends it", place.name());
     }
     place.make()?;
@@ -150,10 +155,17 @@ pub fn down(place: &Place) -> Result<()> {
     let log = place.log();
     let mut words = fs::File::open(&log).ok();
     ask(place, Request::Down, |_| Ok(()))?;
-    let deadline = Instant::now() + DOWN_PATIENCE;
+    let begun = Instant::now();
+    let mut told = None;
     while place.presence() == Presence::Up {
-        if Instant::now() > deadline {
+        if begun.elapsed() > DOWN_PATIENCE {
             bail!("the lab `{}` has not ended after {} s", place.name(), DOWN_PATIENCE.as_secs());
+        }
+        let halts = place.halts().filter(|_| begun.elapsed() > SILENCE);
+        if halts.is_some() && halts != told {
+            let host = halts.as_deref().unwrap_or_default();
+            complain(&format!("waiting for {host} to leave its groups and end (^C: it does so by itself)"));
+            told = halts;
         }
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -404,7 +416,12 @@ fn ask(place: &Place, request: Request, heard: impl FnMut(&Answer) -> Result<()>
     };
     let mut writer = stream.try_clone()?;
     let interruptible = matches!(request, Request::Run(_) | Request::Capture(_));
-    protocol::send(&mut writer, &Hello { version: VERSION, request }).map_err(|_| anyhow!(died(place)))?;
+    let line = protocol::line(&Hello { version: VERSION, request })?;
+    // A lab that takes no more clients has said so and reads nothing.
+    let sent = writer.write_all(line.as_bytes());
+    if sent.is_err() && place.presence() != Presence::Up {
+        bail!(died(place));
+    }
     if !interruptible {
         return hear(place, stream, heard);
     }

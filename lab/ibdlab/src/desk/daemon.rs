@@ -104,7 +104,10 @@ fn serve(plan: Plan, ready: impl FnOnce(&Lab) -> Result<()> + Send + 'static) ->
             lab_now.jobs.serve();
         }
         handle.close();
-        let halted = lab_now.hosts.iter().try_for_each(|host| host.halt().with_context(|| host.name.clone()));
+        let halted = lab_now.hosts.iter().try_for_each(|host| {
+            place.ends(&host.name);
+            host.halt().with_context(|| host.name.clone())
+        });
         booted.and(halted)
     });
     // Threads that serve clients keep the hosts until the process ends.

@@ -15,6 +15,7 @@ use lab_ibtf::nexus;
 use lab_world::{Driver, Host, shipped_conf};
 use smoltcp::wire::IpCidr;
 
+use super::files::{self, Told};
 use super::ip::HostIp;
 use super::system::Process;
 use super::zones::Zones;
@@ -42,6 +43,8 @@ pub struct DeskHost {
     pub namespace: Option<Arc<Namespace>>,
     /// Held while one of its files is changed.
     pub files: SleepMutex<()>,
+    /// What was said of its files.
+    pub told: Told,
     last_process: AtomicU32,
     addresses: Vec<(IpAddr, u8)>,
     properties: BTreeMap<String, String>,
@@ -88,6 +91,7 @@ impl DeskHost {
             namespace,
             root,
             files: SleepMutex::new("the host's files", ()),
+            told: Told::default(),
             last_process: AtomicU32::new(FIRST_PROCESS),
             addresses: spec.addresses.get_ref().iter().map(|address| cidr(&address.0)).collect(),
             properties: properties.collect(),
@@ -107,6 +111,7 @@ impl DeskHost {
     /// What kept the driver from coming. A link or an address that does not come is told in the log.
     pub fn boot(self: &Arc<Self>) -> Result<()> {
         let root = Process::root(self.clone());
+        files::look(&self.name, &self.root, &self.told);
         admin::boot_links(&root);
         self.install()?;
         let services =
@@ -138,7 +143,7 @@ impl DeskHost {
 
     /// The IB nexus reads its configuration file.
     pub fn read_services(&self) {
-        let read = std::fs::read_to_string(self.root.join(admin::IB_CONF)).map_err(|error| error.to_string());
+        let read = files::text(&self.root.join(admin::IB_CONF)).map_err(|error| error.to_string());
         if let Err(why) = read.and_then(|text| nexus::set_conf(&self.kernel, &text)) {
             complain(&format!("{}: {}: {why}", self.name, admin::IB_CONF));
         }

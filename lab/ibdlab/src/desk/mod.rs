@@ -11,6 +11,7 @@ pub mod client;
 pub mod daemon;
 mod echoes;
 pub mod fabric;
+mod files;
 pub mod frame_files;
 mod frames;
 mod heard;

@@ -13,6 +13,9 @@ const RUNTIME: &str = "IBDLAB_RUNTIME";
 /// Names the directory of all hosts' files, instead of the user's own.
 const STATE: &str = "IBDLAB_STATE";
 
+/// The file that a lab has while it ends.
+const ENDS: &str = "ends";
+
 /// A lab's directories.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -139,7 +142,7 @@ impl Place {
             patience -= 1;
             std::thread::sleep(Duration::from_millis(20));
         }
-        for left in [self.socket(), self.commands()] {
+        for left in [self.socket(), self.commands(), self.directory.join(ENDS)] {
             if left.is_dir() {
                 fs::remove_dir_all(&left)?
             } else if left.exists() {
@@ -147,6 +150,17 @@ impl Place {
             }
         }
         Ok(Claim(file))
+    }
+
+    /// Says that the lab ends, and which host it is about to halt: see [`Place::halts`].
+    pub fn ends(&self, host: &str) {
+        // It is for a person who waits, and may be missing.
+        let _ = fs::write(self.directory.join(ENDS), host);
+    }
+
+    /// The host that a lab halts at the moment, if it ends.
+    pub fn halts(&self) -> Option<String> {
+        fs::read_to_string(self.directory.join(ENDS)).ok()
     }
 
     /// Makes the links by which the commands are called.
@@ -202,11 +216,47 @@ fn named(variable: &str) -> Option<PathBuf> {
     std::env::var_os(variable).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
+/// Whether root may keep its files below `path`: no other user can put something else in the place of a directory on the way.
+/// For anybody else the directory itself is looked at alone.
+fn is_safe(path: &Path) -> Result<bool> {
+    if user()? != 0 {
+        return Ok(true);
+    }
+    let there = path.ancestors().find_map(|directory| directory.canonicalize().ok()).unwrap_or_default();
+    let sticky = 0o1000;
+    let safe = |metadata: fs::Metadata| {
+        let (mode, group) = (metadata.mode(), if metadata.gid() == 0 { 0 } else { 0o020 });
+        metadata.uid() == 0 && (mode & (0o002 | group) == 0 || mode & sticky != 0)
+    };
+    Ok(there.ancestors().all(|directory| fs::symlink_metadata(directory).is_ok_and(safe)))
+}
+
+/// A directory that this variable names, which only `sudo -E` makes another user's: then it is as if it were not set.
+fn own(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(path) = named(variable) else { return Ok(None) };
+    Ok(if is_safe(&path)? { Some(path) } else { None })
+}
+
+/// A directory that this variable names for labs and nothing else.
+fn meant(variable: &str) -> Result<Option<PathBuf>> {
+    let Some(path) = named(variable) else { return Ok(None) };
+    if !is_safe(&path)? {
+        bail!(
+            "{variable}: another user can change what is at {}, so root keeps no lab there",
+            path.display()
+        );
+    }
+    Ok(Some(path))
+}
+
 fn root() -> Result<PathBuf> {
-    let session = || named("XDG_RUNTIME_DIR").filter(|session| session.is_dir());
-    let root = match named(RUNTIME).or_else(|| Some(session()?.join("ibdlab"))) {
-        Some(root) => root,
-        None => std::env::temp_dir().join(format!("ibdlab-{}", user()?)),
+    let root = match (meant(RUNTIME)?, own("XDG_RUNTIME_DIR")?.filter(|session| session.is_dir())) {
+        (Some(root), _) => root,
+        (None, Some(session)) => session.join("ibdlab"),
+        (None, None) => {
+            let temporary = Some(std::env::temp_dir()).filter(|path| is_safe(path).unwrap_or(false));
+            temporary.unwrap_or_else(|| "/tmp".into()).join(format!("ibdlab-{}", user()?))
+        }
     };
     private(&root)?;
     Ok(root)
@@ -214,7 +264,10 @@ fn root() -> Result<PathBuf> {
 
 /// Whoever has no home keeps what they have where the labs are, under a name that is no lab's.
 fn state_root() -> Result<PathBuf> {
-    let of_user = || Some(named("XDG_STATE_HOME")?.join("ibdlab"));
-    let at_home = || Some(named("HOME")?.join(".local/state/ibdlab"));
-    named(STATE).or_else(of_user).or_else(at_home).map_or_else(|| Ok(root()?.join(".state")), Ok)
+    if let Some(state) = meant(STATE)? {
+        return Ok(state);
+    }
+    let of_user = own("XDG_STATE_HOME")?.map(|state| state.join("ibdlab"));
+    let at_home = own("HOME")?.map(|home| home.join(".local/state/ibdlab"));
+    of_user.or(at_home).map_or_else(|| Ok(root()?.join(".state")), Ok)
 }

@@ -1,6 +1,6 @@
 //! What goes over a lab's socket: one request, then answers, each a line of JSON.
 
-use std::io::{BufRead, ErrorKind, Write};
+use std::io::{BufRead, ErrorKind, Read as _, Write};
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -78,15 +78,30 @@ pub enum Answer {
     Refused(String),
 }
 
+/// The longest line, in octets. What `ibdlab send` has to say of a file is the longest one there is.
+pub const LONGEST: usize = 16 << 20;
+
+/// What is sent, as a line.
+///
+/// # Errors
+///
+/// It is longer than [`LONGEST`].
+pub fn line(what: &impl Serialize) -> Result<String> {
+    let mut line = serde_json::to_string(what)?;
+    line.push('\n');
+    if line.len() > LONGEST {
+        bail!("a request of {} octets, and a lab takes {LONGEST} at most", line.len());
+    }
+    Ok(line)
+}
+
 /// Writes a line.
 ///
 /// # Errors
 ///
 /// What the socket says.
 pub fn send(to: &mut impl Write, what: &impl Serialize) -> Result<()> {
-    let mut line = serde_json::to_string(what)?;
-    line.push('\n');
-    to.write_all(line.as_bytes())?;
+    to.write_all(line(what)?.as_bytes())?;
     to.flush()?;
     Ok(())
 }
@@ -95,17 +110,24 @@ pub fn send(to: &mut impl Write, what: &impl Serialize) -> Result<()> {
 ///
 /// # Errors
 ///
-/// What the socket says, or that the line is not what was expected.
+/// What the socket says, that the line is longer than [`LONGEST`], or that it is not what was expected.
 pub fn receive<T: for<'de> Deserialize<'de>>(from: &mut impl BufRead) -> Result<Option<T>> {
-    let mut line = String::new();
-    match from.read_line(&mut line) {
+    let mut line = Vec::new();
+    match from.take(LONGEST as u64).read_until(b'\n', &mut line) {
         Err(error) if error.kind() != ErrorKind::ConnectionReset => return Err(error.into()),
+        _ if line.ends_with(b"\n") => {}
+        _ if line.len() >= LONGEST => bail!("a line of more than {LONGEST} octets"),
         // A process that dies leaves half a line, or what it has not read.
-        _ if !line.ends_with('\n') => return Ok(None),
-        _ => {}
+        _ => return Ok(None),
     }
-    serde_json::from_str(&line).map(Some).with_context(|| format!("not understood: {}", line.trim_end()))
+    serde_json::from_slice(&line).map(Some).with_context(|| {
+        let begins: String = String::from_utf8_lossy(&line).trim_end().chars().take(SHOWN).collect();
+        format!("not understood: {begins}")
+    })
 }
+
+/// Characters of a line that a message has room for.
+const SHOWN: usize = 200;
 
 /// Reads a request.
 ///

@@ -1,9 +1,9 @@
-//! A lab's socket: a thread for each client.
+//! A lab's socket: a thread for each client, of which there is a bounded number, none of them trusted to be quick.
 
-use std::io::{BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,6 +23,12 @@ use super::system::Process;
 
 /// How soon a client hears that the machine has halted.
 const ATTENTION: Duration = Duration::from_millis(100);
+/// Clients at once: more than a person's scripts need, and fewer than a process has descriptors for.
+const CLIENTS: usize = 128;
+/// How long a client may take to say what it wants.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Answers that wait for a client that reads slowly. A command that says more waits, as for any pipe that is full.
+const ANSWERS: usize = 64;
 
 /// What the daemon's threads have in common.
 pub struct Lab {
@@ -40,26 +46,45 @@ pub struct Lab {
 /// Accepts clients for as long as the process lives.
 pub fn serve(listener: UnixListener, lab: Arc<Lab>) {
     std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let lab = lab.clone();
-            std::thread::spawn(move || {
+        let clients = Arc::new(());
+        loop {
+            let Ok((stream, _)) = listener.accept() else {
+                // There is no descriptor left, for one: clients that end give some back.
+                std::thread::sleep(ATTENTION);
+                continue;
+            };
+            let (lab, client) = (lab.clone(), clients.clone());
+            let full = Arc::strong_count(&clients) > CLIENTS + 1;
+            // Where no thread can be started the socket closes, and the client says that the lab does not answer.
+            let _ = std::thread::Builder::new().spawn(move || {
                 // A client that is gone needs no answer.
-                let _ = converse(&stream, &lab);
+                let _ = if full { refuse(&stream) } else { converse(&stream, &lab) };
                 let _ = stream.shutdown(std::net::Shutdown::Both);
+                drop(client);
             });
         }
     });
 }
 
+/// There are too many clients already.
+fn refuse(mut stream: &UnixStream) -> Result<()> {
+    stream.set_write_timeout(Some(ATTENTION))?;
+    let why = format!("{CLIENTS} commands are under way in this lab, and it takes no more");
+    protocol::send(&mut stream, &Answer::Refused(why))
+}
+
 fn converse(stream: &UnixStream, lab: &Arc<Lab>) -> Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(ATTENTION))?;
     let mut reader = BufReader::new(stream.try_clone()?);
-    let mut writer = stream;
+    let mut writer = Patient { stream, lab };
     let request = match protocol::request(&mut reader) {
         Ok(Some(request)) => request,
         Ok(None) => return Ok(()),
         Err(error) => return protocol::send(&mut writer, &Answer::Refused(format!("{error:#}"))),
     };
-    let (answers, arrived) = channel();
+    stream.set_read_timeout(None)?;
+    let (answers, arrived) = sync_channel(ANSWERS);
     let accepted = match request {
         Request::Down => {
             lab.jobs.close();
@@ -114,7 +139,7 @@ pub fn find_host(lab: &Lab, name: &str) -> Result<Arc<DeskHost>, String> {
     })
 }
 
-fn send_frames(send: &protocol::Send, lab: &Lab, answers: Sender<Answer>) -> Result<bool, String> {
+fn send_frames(send: &protocol::Send, lab: &Lab, answers: SyncSender<Answer>) -> Result<bool, String> {
     let host = find_host(lab, &send.host)?;
     let list = frames::parse(&send.frames)?;
     let (kernel, link) = (host.kernel.clone(), send.link.clone());
@@ -129,7 +154,7 @@ fn send_frames(send: &protocol::Send, lab: &Lab, answers: Sender<Answer>) -> Res
     }))
 }
 
-fn start_question(asked: sa::Asked, lab: &Arc<Lab>, answers: Sender<Answer>) -> Result<bool, String> {
+fn start_question(asked: sa::Asked, lab: &Arc<Lab>, answers: SyncSender<Answer>) -> Result<bool, String> {
     let host = match &asked.host {
         Some(host) => find_host(lab, host)?,
         None => lab.hosts.first().cloned().ok_or("there is no host")?,
@@ -153,7 +178,7 @@ fn start_capture(
     wanted: Capture,
     lab: &Arc<Lab>,
     reader: BufReader<UnixStream>,
-    answers: Sender<Answer>,
+    answers: SyncSender<Answer>,
 ) -> Result<bool, String> {
     let interrupted = Arc::new(AtomicBool::new(false));
     listen(reader, interrupted.clone());
@@ -188,7 +213,7 @@ fn start(
     run: Run,
     lab: &Arc<Lab>,
     reader: BufReader<UnixStream>,
-    answers: Sender<Answer>,
+    answers: SyncSender<Answer>,
 ) -> Result<bool, String> {
     let host = find_host(lab, &run.host)?;
     let zone = run.zone.as_ref().map(|name| {
@@ -217,19 +242,42 @@ fn start(
 
 /// Hears what the client has to say, or that it is gone.
 fn listen(mut reader: BufReader<UnixStream>, interrupted: Arc<AtomicBool>) {
-    std::thread::spawn(move || {
+    let heard = interrupted.clone();
+    let listening = std::thread::Builder::new().spawn(move || {
         let mut line = String::new();
-        while let Ok(1..) = reader.read_line(&mut line) {
-            if line.trim_end() == INTERRUPT {
-                break;
-            }
-            line.clear();
-        }
-        interrupted.store(true, Ordering::Relaxed);
+        // Whatever else it says is nothing that a client of ours does.
+        let most = INTERRUPT.len() as u64 + 1;
+        let _ = reader.by_ref().take(most).read_line(&mut line);
+        heard.store(true, Ordering::Relaxed);
     });
+    if listening.is_err() {
+        interrupted.store(true, Ordering::Relaxed);
+    }
 }
 
-fn pass_on(writer: &mut &UnixStream, lab: &Lab, arrived: &Receiver<Answer>) -> Result<()> {
+/// Writes to a client for as long as it may take to read; one that keeps the lab from ending is given up.
+struct Patient<'a> {
+    stream: &'a UnixStream,
+    lab: &'a Lab,
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let ends = self.lab.jobs.are_closed() || self.lab.halted.get().is_some();
+            match (&mut &*self.stream).write(bytes) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !ends => {}
+                other => return other,
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn pass_on(writer: &mut Patient<'_>, lab: &Lab, arrived: &Receiver<Answer>) -> Result<()> {
     loop {
         match arrived.recv_timeout(ATTENTION) {
             Ok(answer) => {
@@ -249,7 +297,7 @@ fn pass_on(writer: &mut &UnixStream, lab: &Lab, arrived: &Receiver<Answer>) -> R
 
 /// A client's terminal.
 struct Remote {
-    answers: Sender<Answer>,
+    answers: SyncSender<Answer>,
     rows: usize,
     interrupted: Arc<AtomicBool>,
 }

@@ -18,6 +18,7 @@ use lab_gldv3::{
 };
 use lab_ibtf::nexus;
 
+use super::files;
 use super::heard::boot_time;
 use super::host::DeskHost;
 use super::ip::HostIp;
@@ -243,7 +244,7 @@ impl System for Process {
     }
 
     fn read_file(&self, path: &str) -> Option<String> {
-        fs::read_to_string(self.path(path)?).ok()
+        files::readable(&self.host.name, &self.path(path)?, &self.host.told)
     }
 
     fn change_file_and(
@@ -264,7 +265,8 @@ impl System for Process {
     }
 
     fn open_file(&self, path: &str) -> Result<Vec<u8>, FileError> {
-        fs::read(self.directory.join(path)).map_err(|error| FileError(format!("{path}: {error}")))
+        let bytes = files::read(&self.directory.join(path), files::LARGEST_CAPTURE);
+        bytes.map_err(|error| FileError(format!("{path}: {error}")))
     }
 
     fn create_file(&self, path: &str) -> Result<Box<dyn Write>, FileError> {
@@ -424,7 +426,7 @@ fn replace(
     change: &mut dyn FnMut(String) -> String,
     act: &mut dyn FnMut() -> bool,
 ) -> io::Result<()> {
-    let before = match fs::read_to_string(path) {
+    let before = match files::text(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         other => Some(other?),
     };
