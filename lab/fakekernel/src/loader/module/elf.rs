@@ -13,6 +13,10 @@ pub(super) const ALLOWED: [elf::RelocationType; 5] =
     [elf::R_X86_64_64, elf::R_X86_64_PC32, elf::R_X86_64_PLT32, elf::R_X86_64_32S, elf::R_X86_64_PC64];
 /// Symbol ids are 16 bits wide.
 const MAX_SYMBOLS: usize = 65536;
+/// What a module may take of memory, in bytes: sixteen times the largest one that illumos has.
+const MAX_SIZE: usize = 64 << 20;
+/// A section may begin where a page does; no compiler asks for more.
+const MAX_ALIGN: usize = 1 << 16;
 /// Dependencies are kept in fixed arrays.
 const MAX_DEPENDENCY: usize = 30;
 
@@ -74,7 +78,7 @@ pub(super) struct Relocation {
 
 /// Reads `data`; every complaint is a line.
 pub(super) fn read(name: &str, data: &[u8]) -> Result<ObjectFile, Vec<String>> {
-    let mut reader = Reader { name, data, complaints: Vec::new(), file: ObjectFile::default() };
+    let mut reader = Reader { name, data, complaints: Vec::new(), file: ObjectFile::default(), size: 0 };
     match reader.read() {
         Ok(()) if reader.complaints.is_empty() => Ok(reader.file),
         Ok(()) => Err(reader.complaints),
@@ -90,6 +94,8 @@ struct Reader<'a> {
     data: &'a [u8],
     complaints: Vec<String>,
     file: ObjectFile,
+    /// Of the sections so far, with what may lie between them.
+    size: usize,
 }
 
 impl Reader<'_> {
@@ -148,6 +154,7 @@ impl Reader<'_> {
     fn section(&mut self, header: &elf::SectionHeader64<LittleEndian>) -> Result<(), String> {
         let endian = LittleEndian;
         let flags = header.sh_flags(endian).0;
+        let whole = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let alloc = flags & elf::SHF_ALLOC.0 != 0;
         let bytes = if alloc && header.sh_type(endian) != elf::SHT_NOBITS {
             header.data(endian, self.data).map_err(|e| self.broken(e))?.to_vec()
@@ -163,14 +170,24 @@ impl Reader<'_> {
         if header.sh_type(endian) == elf::SHT_REL {
             self.complain("can't process type SHT_REL");
         }
-        self.file.sections.push(Section {
-            alloc,
-            writable: flags & elf::SHF_WRITE.0 != 0,
-            align: usize::try_from(header.sh_addralign(endian)).unwrap_or(1).max(1),
-            size: if alloc { header.sh_size(endian) as usize } else { 0 },
-            bytes,
-        });
-        Ok(())
+        let writable = flags & elf::SHF_WRITE.0 != 0;
+        let (size, align) = (whole(header.sh_size(endian)), whole(header.sh_addralign(endian)));
+        let (size, align) = if alloc { (size, align) } else { (0, 1) };
+        self.place(Section { alloc, writable, align: align.max(1), size, bytes }).map(drop)
+    }
+
+    /// Takes a section in, and gives its number, if the module can still be laid out.
+    fn place(&mut self, section: Section) -> Result<usize, String> {
+        let Section { align, size, .. } = section;
+        if !align.is_power_of_two() || align > MAX_ALIGN {
+            return Err(format!("{}: a section is to be aligned to {align:#x}", self.name));
+        }
+        self.size = self.size.saturating_add(size).saturating_add(align);
+        if self.size > MAX_SIZE {
+            return Err(format!("{}: sections of more than {} MiB", self.name, MAX_SIZE >> 20));
+        }
+        self.file.sections.push(section);
+        Ok(self.file.sections.len() - 1)
     }
 
     fn symbols(&mut self, table: &object::read::elf::SymbolTable<'_, Header>) -> Result<(), String> {
@@ -208,7 +225,7 @@ impl Reader<'_> {
             _ if index.0 == 0 => Place::Absolute(0),
             elf::SHN_UNDEF => Place::Undefined,
             elf::SHN_ABS => Place::Absolute(value),
-            elf::SHN_COMMON => self.common(value, size),
+            elf::SHN_COMMON => self.common(value, size)?,
             shndx if usize::from(shndx.0) < self.file.sections.len() => {
                 Place::In { section: usize::from(shndx.0), offset: value }
             }
@@ -220,6 +237,12 @@ impl Reader<'_> {
         }
         if kind == elf::STT_GNU_IFUNC {
             self.complain(format!("indirect function: {name}"));
+        }
+        if let Place::In { section, offset } = place
+            && self.file.sections[section].alloc
+            && offset > self.file.sections[section].size
+        {
+            self.complain(format!("symbol {name} lies outside its section"));
         }
         if weak && place == Place::Undefined {
             self.complain(format!("weak undefined symbol '{name}'"));
@@ -236,11 +259,9 @@ impl Reader<'_> {
     }
 
     /// A common symbol gets a zero-filled section of its own.
-    fn common(&mut self, align: usize, size: usize) -> Place {
-        let section = self.file.sections.len();
-        let align = align.max(1);
-        self.file.sections.push(Section { alloc: true, writable: true, align, size, bytes: Vec::new() });
-        Place::In { section, offset: 0 }
+    fn common(&mut self, align: usize, size: usize) -> Result<Place, String> {
+        let section = Section { alloc: true, writable: true, align: align.max(1), size, bytes: Vec::new() };
+        Ok(Place::In { section: self.place(section)?, offset: 0 })
     }
 
     fn relocations(
@@ -301,7 +322,8 @@ impl Reader<'_> {
         let Some(symbol) = self.file.symbols.iter().find(|s| s.name == "_depends_on") else { return };
         let Place::In { section, offset } = symbol.place else { return };
         let size = symbol.size;
-        let bytes = self.file.sections.get(section).and_then(|s| s.bytes.get(offset..offset + size));
+        let bytes =
+            self.file.sections.get(section).and_then(|s| s.bytes.get(offset..offset.saturating_add(size)));
         match bytes.map(<[u8]>::split_last) {
             Some(Some((0, text))) if !text.contains(&0) => {
                 let text = String::from_utf8_lossy(text).into_owned();

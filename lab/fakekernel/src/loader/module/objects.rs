@@ -20,6 +20,9 @@ type Stamp = (u64, SystemTime);
 
 static READ: Mutex<BTreeMap<PathBuf, (Stamp, Arc<Object>)>> = Mutex::new(BTreeMap::new());
 
+/// The largest file, in bytes: what tells of lines is most of an object.
+const LARGEST: u64 = 256 << 20;
+
 /// The object in a file; `name` is the module's, for complaints.
 pub(super) fn read(name: &str, path: &Path) -> io::Result<Arc<Object>> {
     let about = path.metadata()?;
@@ -27,6 +30,15 @@ pub(super) fn read(name: &str, path: &Path) -> io::Result<Arc<Object>> {
     let mut read = READ.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some((_, object)) = read.get(path).filter(|(known, _)| *known == stamp) {
         return Ok(object.clone());
+    }
+    if !about.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
+    }
+    if about.len() > LARGEST {
+        return Err(io::Error::new(
+            io::ErrorKind::FileTooLarge,
+            format!("larger than {} MiB", LARGEST >> 20),
+        ));
     }
     let bytes = std::fs::read(path)?;
     let object = Arc::new(Object { file: elf::read(name, &bytes).map(Arc::new), bytes });
