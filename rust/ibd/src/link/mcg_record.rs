@@ -38,5 +38,6 @@ pub(crate) fn broadcast(info: &McgInfo, asked: Mgid) -> Option<BroadcastGroup> {
         sl: info.address.sl,
         tclass: info.address.tclass,
         flow_label: info.address.flow,
+        hop_limit: info.address.hop_limit,
     })
 }

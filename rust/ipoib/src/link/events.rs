@@ -94,6 +94,8 @@ pub struct BroadcastGroup {
     pub tclass: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
+    /// Hop limit, which a group that this link makes has, too.
+    pub hop_limit: u8,
 }
 
 /// What a queue pair must fit.

@@ -36,6 +36,7 @@ fn group(scope: Scope) -> BroadcastGroup {
         sl: 0,
         tclass: 0,
         flow_label: 0,
+        hop_limit: 0,
     }
 }
 

@@ -139,21 +139,24 @@ pub(super) fn senseless(shared: &Shared, asked: Mgid, record: Option<McgInfo>) {
 struct Carries {
     mtu: Mtu,
     rate: Option<Rate>,
+    /// 0 names none. A group that has another one than the broadcast group cannot be joined by hosts that name the latter.
+    hop_limit: u8,
 }
 
 impl Carries {
     fn of(group: &BroadcastGroup) -> Self {
-        Self { mtu: group.mtu, rate: group.rate }
+        Self { mtu: group.mtu, rate: group.rate, hop_limit: group.hop_limit }
     }
 
     /// `None` of a record that names no MTU there is.
     fn of_record(group: &McgInfo) -> Option<Self> {
         let rate = u8::try_from(group.address.rate).ok().and_then(Rate::from_code);
-        Some(Self { mtu: Mtu::from_code(group.mtu_code)?, rate })
+        let hop_limit = group.address.hop_limit;
+        Some(Self { mtu: Mtu::from_code(group.mtu_code)?, rate, hop_limit })
     }
 
     /// What OpenSM gives the broadcast groups it makes.
-    const USUAL: Self = Self { mtu: Mtu::B2048, rate: Some(Rate::SDR_4X) };
+    const USUAL: Self = Self { mtu: Mtu::B2048, rate: Some(Rate::SDR_4X), hop_limit: 0 };
 }
 
 /// What a join says of that.
@@ -170,6 +173,13 @@ impl Named {
             Self::Nothing => None,
             Self::Exactly(Carries { mtu, .. }) => Some(Wanted::Exactly(mtu.code())),
             Self::AtMost(Carries { mtu, .. }) => Some(Wanted::LessThan(mtu.next_larger()?.code())),
+        }
+    }
+
+    fn hop_limit(self) -> u8 {
+        match self {
+            Self::Nothing => 0,
+            Self::Exactly(carries) | Self::AtMost(carries) => carries.hop_limit,
         }
     }
 
@@ -192,6 +202,7 @@ fn join_attributes(
     let common = McgAttributes {
         mtu: named.mtu(),
         rate: named.rate(),
+        hop_limit: named.hop_limit(),
         mgid: ibtf_gid(mgid.gid()),
         pkey: shared.pkey.get(),
         scope: mgid.scope().map_or(0, ipoib::Scope::nibble),
