@@ -23,6 +23,7 @@ mod delay;
 mod error;
 mod far;
 mod fault;
+mod groups;
 mod hca;
 mod management;
 mod mcg;
@@ -50,6 +51,7 @@ pub use cq::{Completion, CompletionKind, CompletionStatus, Cq, CqNum, Moderation
 pub use error::Error;
 pub use far::{Arrivals, Datagram, FarEnd, FarSend, NearEnd};
 pub use fault::{Drops, LinkFaults, Only, Pick, Probability, Reason};
+pub use groups::GroupHeaders;
 pub use hca::{Census, EmptyChannel, Hca};
 pub use iba::{Gid, Guid, Lid, PKey, QKey, Qpn, Sl};
 pub use management::ManagementPeer;

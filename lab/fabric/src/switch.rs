@@ -2,6 +2,7 @@
 
 use crate::delay::{DelayQueue, Later};
 use crate::fault::{Carried, Faults};
+use crate::groups::SentToGroups;
 use crate::port::Port;
 use crate::subnet::UnknownPort;
 use crate::wire::{Frame, crc};
@@ -37,6 +38,7 @@ pub(crate) struct FabricInner {
     delayed: Mutex<DelayQueue>,
     drops: Mutex<Drops>,
     tap: Mutex<Option<Arc<dyn Tap>>>,
+    pub(crate) sent_to_groups: SentToGroups,
     /// Frames that entered the switch.
     switched: AtomicU64,
     /// Management datagrams that captures were shown inbound.
@@ -75,6 +77,7 @@ impl Fabric {
             delayed: Mutex::new(DelayQueue::default()),
             drops: Mutex::new(Drops::new()),
             tap: Mutex::new(None),
+            sent_to_groups: SentToGroups::default(),
             switched: AtomicU64::new(0),
             management_received: AtomicU32::new(0),
         }))

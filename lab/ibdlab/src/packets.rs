@@ -17,9 +17,8 @@ const ICMPV6: u8 = 58;
 const SOLICITATION: u8 = 135;
 /// Queue pair that the sender says it has.
 const STRANGER: u32 = 0x1234;
-/// Where hosts' own broadcast group is, and where it is not.
-const SCOPE: u8 = 2;
-const OTHER_SCOPE: u8 = 5;
+/// Scopes where a host's own broadcast group may be, and a scope where it is if not there.
+const SCOPES: [u8; 4] = [2, 5, 8, 0xe];
 
 /// A frame before its last touch: everything right.
 struct Draft {
@@ -70,7 +69,7 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, target: Target, content:
             dest: qpn,
             src: Qpn::truncating(STRANGER),
             pkey: PKey(target.pkey),
-            qkey: QKey::IPOIB,
+            qkey: groups.q_key(),
             grh: None,
             payload: ipoib(IPV4, &ipv4(20, 20)),
             lie: None,
@@ -98,15 +97,30 @@ impl Groups<'_> {
     }
 
     fn own(&self) -> Gid {
-        self.broadcast(self.pkey, SCOPE)
+        self.broadcast(self.pkey, self.scope())
+    }
+
+    /// That of the link's own broadcast group.
+    fn scope(&self) -> u8 {
+        self.record().map_or(SCOPES[0], |record| record.mgid.scope())
+    }
+
+    fn other_scope(&self) -> u8 {
+        let own = self.scope();
+        SCOPES.into_iter().find(|scope| *scope != own).unwrap_or(own)
     }
 
     /// The link's own broadcast group, if there is one.
     fn record(&self) -> Option<McMemberRecord> {
-        let own = broadcast_mgid(PKey(self.pkey), SCOPE);
+        let own = SCOPES.map(|scope| self.broadcast(self.pkey, scope));
         self.sm.inspect(|sm| {
-            sm.sa().groups().map(|(record, _)| record).find(|record| record.mgid == own).cloned()
+            sm.sa().groups().map(|(record, _)| record).find(|record| own.contains(&record.mgid)).cloned()
         })
+    }
+
+    /// The Q_Key of the link.
+    fn q_key(&self) -> QKey {
+        self.record().map_or(QKey::IPOIB, |record| record.q_key)
     }
 
     /// Where packets to it go.
@@ -152,11 +166,11 @@ impl Draft {
                 self = self.for_group(groups, mgid, other);
             }
             Malformed::GroupOfOtherPartition => {
-                let mgid = groups.broadcast(groups.pkey ^ 0x0101, SCOPE);
+                let mgid = groups.broadcast(groups.pkey ^ 0x0101, groups.scope());
                 self = self.for_group(groups, mgid, other);
             }
             Malformed::GroupOfOtherScope => {
-                let mgid = groups.broadcast(groups.pkey, OTHER_SCOPE);
+                let mgid = groups.broadcast(groups.pkey, groups.other_scope());
                 self = self.for_group(groups, mgid, other);
             }
             Malformed::FromItself => {

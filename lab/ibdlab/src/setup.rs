@@ -89,6 +89,13 @@ pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Res
 
 /// What ibsim's links and OpenSM cannot be asked for.
 fn within_opensm(scenario: &Scenario) -> Result<()> {
+    let hops = scenario.partition.iter().find(|spec| spec.get_ref().hop_limit.is_some());
+    if let Some(partition) = hops {
+        bail!(
+            "OpenSM gives a group the hop limit of its scope, partition {:#06x} asks for one of its own",
+            partition.get_ref().pkey.get_ref()
+        );
+    }
     let larger = scenario.partition.iter().find(|spec| *spec.get_ref().mtu.get_ref() > IBSIM_MTU);
     if let Some(partition) = larger {
         bail!(
@@ -106,7 +113,8 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-fn partition(spec: &PartitionSpec) -> Partition {
+/// The partition as a subnet manager is told of it.
+pub(crate) fn partition(spec: &PartitionSpec) -> Partition {
     let pkey = sm::PKey(*spec.pkey.get_ref());
     let partition =
         Partition::new(&format!("p{:04X}", pkey.0), pkey).with_members(Ports::All, Membership::Full);
@@ -114,8 +122,17 @@ fn partition(spec: &PartitionSpec) -> Partition {
         return partition;
     }
     let mtu = MtuCode(mtu_of(*spec.mtu.get_ref()).code());
-    let rate = sm::RateCode(*spec.rate.get_ref());
-    partition.with_ipoib(GroupParams { mtu, rate, ..GroupParams::default() })
+    let usual = GroupParams::default();
+    let params = GroupParams {
+        mtu,
+        rate: sm::RateCode(*spec.rate.get_ref()),
+        sl: spec.sl.as_ref().map_or(usual.sl, |sl| sm::Sl::truncating(*sl.get_ref())),
+        q_key: spec.qkey.as_ref().map_or(usual.q_key, |key| sm::QKey(*key.get_ref())),
+        t_class: spec.tclass.as_ref().map_or(usual.t_class, |class| *class.get_ref()),
+        flow_label: spec.flow_label.as_ref().map_or(usual.flow_label, |label| *label.get_ref()),
+        hop_limit: spec.hop_limit.as_ref().map(|limit| *limit.get_ref()),
+    };
+    partition.with_ipoib_in(spec.group_scope(), params)
 }
 
 /// A scenario's MTU is checked when it is read.

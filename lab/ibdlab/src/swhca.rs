@@ -56,10 +56,13 @@ pub fn check(scenario: &Scenario) -> Result<()> {
     );
     for spec in scenario.partition.iter().map(Spanned::get_ref) {
         let pkey = spec.pkey.get_ref();
-        let usual = spec.ipoib && *spec.mtu.get_ref() == MTU && *spec.rate.get_ref() == RATE;
+        let usual = spec.ipoib
+            && *spec.mtu.get_ref() == MTU
+            && *spec.rate.get_ref() == RATE
+            && spec.unusual().is_none();
         ensure!(
             usual,
-            "--hca swhca: its subnet manager makes groups of {MTU} bytes and 10 Gb/s; partition {pkey:#06x} asks for another one"
+            "--hca swhca: its subnet manager makes the usual groups, of {MTU} bytes and 10 Gb/s; partition {pkey:#06x} asks for another one"
         );
     }
     ensure!(

@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use ibdlab::campaign::{Campaign, Search};
 use ibdlab::report::SmKind;
 use ibdlab::scenario::trouble::Event;
-use ibdlab::scenario::{Scenario, Step, load};
+use ibdlab::scenario::{PartitionSpec, Scenario, Step, load};
 
 fn fabric(index: u64) -> Scenario {
     Search::Fabrics(SmKind::Embedded).scenario(1, index)
@@ -127,6 +127,25 @@ fn a_thousand_fabrics_have_mixed_speeds_host_made_groups_rings_offloads_and_ever
         ("a manager that is gone", steps(|step| matches!(step, Step::SmRestart(_)))),
         ("an adapter that is gone", steps(|step| matches!(step, Step::HcaRemoval(_)))),
         ("trouble", steps(|step| matches!(step, Step::Trouble(_)))),
+    ];
+    for (what, times) in some {
+        assert!(times >= 50, "{what}: {times} of 1000 fabrics");
+    }
+}
+
+#[test]
+fn a_thousand_fabrics_have_groups_with_values_of_their_own() {
+    let group = |holds: fn(&PartitionSpec) -> bool| {
+        count(|s| s.partition.iter().any(|partition| holds(partition.get_ref())))
+    };
+    let some = [
+        ("a service level", group(|p| p.sl.is_some())),
+        ("a Q_Key", group(|p| p.qkey.as_ref().is_some_and(|key| *key.get_ref() != 0xb1b))),
+        ("a sender's Q_Key", group(|p| p.qkey.as_ref().is_some_and(|key| *key.get_ref() >> 31 == 1))),
+        ("a traffic class", group(|p| p.tclass.is_some())),
+        ("a flow label", group(|p| p.flow_label.is_some())),
+        ("a hop limit", group(|p| p.hop_limit.is_some())),
+        ("a scope", group(|p| p.scope.is_some())),
     ];
     for (what, times) in some {
         assert!(times >= 50, "{what}: {times} of 1000 fabrics");

@@ -49,6 +49,18 @@ fn a_fast_host_that_makes_the_broadcast_group_lets_a_slow_one_in() {
     assert!(run.status.success(), "{said}");
 }
 
+/// OpenSM gives a group the hop limit of its scope, so the file's own goes.
+#[test]
+fn packets_to_opensms_groups_have_what_it_was_told() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let scenario = directory.path().join("groups.toml");
+    let text = std::fs::read_to_string(data("subnets/groups-of-their-own.toml")).expect("the scenario");
+    std::fs::write(&scenario, text.replace("hop_limit = 3\n", "")).expect("a scenario");
+    let run = ibdlab(&scenario).output().expect("ibdlab starts");
+    let said = [&run.stdout, &run.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
+    assert!(run.status.success(), "{said}");
+}
+
 /// Processes that work in a directory below this one.
 fn processes_in(directory: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();

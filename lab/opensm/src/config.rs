@@ -2,8 +2,10 @@
 
 use std::fmt::Write as _;
 
-use sm::partition::{GroupParams, PermanentGroup, Ports, SCOPE_LINK_LOCAL, broadcast_mgid};
-use sm::{Membership, Partition};
+use sm::partition::{
+    GroupParams, PermanentGroup, Ports, SCOPE_LINK_LOCAL, SIGNATURE_IPV4, SIGNATURE_IPV6, broadcast_mgid,
+};
+use sm::{Gid, Membership, Partition};
 
 use crate::Error;
 
@@ -11,8 +13,14 @@ use crate::Error;
 pub const SUBNET_TIMEOUT: u8 = 18;
 
 /// The options that differ from OpenSM's defaults; `directory` takes its dumps.
-pub(crate) fn options(directory: &str) -> String {
-    format!("sa_db_dump TRUE\ndump_files_dir {directory}\nsubnet_timeout {SUBNET_TIMEOUT}\n")
+pub(crate) fn options(directory: &str, partitions: &[Partition]) -> String {
+    let mut text = format!("sa_db_dump TRUE\ndump_files_dir {directory}\nsubnet_timeout {SUBNET_TIMEOUT}\n");
+    let mut groups = partitions.iter().flat_map(|partition| &partition.groups);
+    // Without it OpenSM takes 0 for the SL of every group.
+    if groups.any(|group| group.params.sl.get() != 0) {
+        text.push_str("qos TRUE\n");
+    }
+    text
 }
 
 /// `partitions.conf` for these partitions. Without one for the default P_Key the ports are its limited members, and OpenSM's
@@ -57,16 +65,33 @@ fn rule(text: &mut String, n: usize, partition: &Partition) -> Result<(), Error>
     let members = partition.members.iter().map(|(ports, membership)| member(*ports, *membership));
     text.push_str(&members.collect::<Vec<_>>().join(", "));
     let others = partition.groups.iter().filter(|group| group.mgid != broadcast);
-    for (n, PermanentGroup { mgid, .. }) in others.enumerate() {
-        let _ = writeln!(text, "{}mgid={mgid},scope={}", if n == 0 { "\n" } else { "" }, mgid.scope());
+    // OpenSM's `ipoib` makes the group of the link-local scope, and its groups take all from their partition but the traffic class.
+    for PermanentGroup { mgid, params } in others {
+        let mgid = without_p_key(*mgid);
+        let _ = write!(text, "\nmgid={mgid},scope={}", mgid.scope());
+        if params.t_class != 0 {
+            let _ = write!(text, ",TClass={}", params.t_class);
+        }
     }
     text.push_str(";\n");
     Ok(())
 }
 
+/// OpenSM fills the P_Key in. It refuses one with the membership bit, which the group's own has.
+fn without_p_key(mgid: Gid) -> Gid {
+    match mgid.signature() {
+        SIGNATURE_IPV4 | SIGNATURE_IPV6 => Gid { prefix: mgid.prefix & !0xffff_0000, ..mgid },
+        _ => mgid,
+    }
+}
+
 /// The file has one set of parameters for all groups of a partition.
 fn common_params(partition: &Partition) -> Result<Option<GroupParams>, Error> {
     let Some(first) = partition.groups.first() else { return Ok(None) };
+    if first.params.hop_limit.is_some() {
+        let why = "OpenSM gives a group the hop limit of its scope and no other";
+        return Err(Error::Partition(partition.name.clone(), why));
+    }
     if partition.groups.iter().any(|group| group.params != first.params) {
         let why = "OpenSM's groups of one partition have one set of parameters";
         return Err(Error::Partition(partition.name.clone(), why));
@@ -109,7 +134,7 @@ fn member(ports: Ports, membership: Membership) -> String {
 
 #[cfg(test)]
 mod tests {
-    use sm::{Gid, Guid, MtuCode, PKey};
+    use sm::{Guid, MtuCode, PKey};
 
     use super::*;
 
@@ -126,8 +151,22 @@ mod tests {
         ]);
         assert_eq!(
             text.unwrap(),
-            "Default=0x7fff,ipoib,rate=3,mtu=4 : ALL=full\nmgid=ff15:401b:ffff::ffff:ffff,scope=5\n;\n\
+            "Default=0x7fff,ipoib,rate=3,mtu=4 : ALL=full\nmgid=ff15:401b::ffff:ffff,scope=5;\n\
              p1=0x0001,indx0,ipoib,rate=3,mtu=5 : 0xa=full, ALL_CAS=limited;\n"
+        );
+    }
+
+    #[test]
+    fn a_broadcast_group_of_a_wider_scope_is_written_with_it() {
+        let params = GroupParams { sl: sm::Sl::truncating(3), t_class: 7, ..GroupParams::default() };
+        let wide = Partition::new("wide", PKey(0x8001)).with_ipoib_in(5, params);
+        let text = partitions_conf(&[wide.clone()]).unwrap();
+        let expected =
+            "p0=0x0001,rate=3,mtu=4,sl=3,TClass=7 : \nmgid=ff15:401b::ffff:ffff,scope=5,TClass=7;\n";
+        assert!(text.starts_with(expected), "{text}");
+        let params = GroupParams { hop_limit: Some(4), ..params };
+        assert!(
+            partitions_conf(&[Partition { groups: Vec::new(), ..wide }.with_ipoib_in(5, params)]).is_err()
         );
     }
 

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::fault::FaultScript;
 use crate::mad::Mad;
 use crate::partition::{Membership, Partition, Ports};
-use crate::records::{NodeRecord, NodeType, PortInfo, port_capability};
+use crate::records::{McMemberRecord, NodeRecord, NodeType, PortInfo, port_capability};
 pub use crate::sa::Endport;
 use crate::sa::{Address, Outgoing, Sa, SaConfig};
 use crate::types::{Gid, Guid, Lid, LinkWidth, MtuCode, Nanos, PKey, PortState, Sl};
@@ -131,6 +131,11 @@ impl Sm {
         self.lids.get(&self.config.guid).copied().unwrap_or(Lid::NONE)
     }
 
+    /// Each record that a group has had, whatever became of the group and of the manager.
+    pub fn group_records(&mut self) -> Vec<McMemberRecord> {
+        self.sa.ever().values().flatten().copied().collect()
+    }
+
     /// Looks at the subnet and brings it into the configured state. Ports that are gone leave their groups, new ones are
     /// configured, and those in the right state already are left alone.
     pub fn sweep(&mut self, now: Nanos, subnet: &mut dyn Subnet) {
@@ -168,8 +173,10 @@ impl Sm {
     pub fn restart(&mut self, now: Nanos, subnet: &mut dyn Subnet, first_mlid: Lid) {
         let mlids = first_mlid..=*self.config.sa.mlids.end();
         let faults = std::mem::take(self.sa.faults());
+        let ever = std::mem::take(self.sa.ever());
         self.sa = Sa::new(SaConfig { mlids, ..self.config.sa.clone() });
         *self.sa.faults() = faults;
+        *self.sa.ever() = ever;
         self.routes_due.clear();
         self.present.clear();
         self.running = true;

@@ -42,6 +42,8 @@ pub struct GroupParams {
     pub t_class: u8,
     /// GRH flow label, 20 bits.
     pub flow_label: u32,
+    /// GRH hop limit; `None` is OpenSM's: 0 in the link-local scope, 255 in a wider one.
+    pub hop_limit: Option<u8>,
 }
 
 impl Default for GroupParams {
@@ -53,6 +55,7 @@ impl Default for GroupParams {
             q_key: QKey::IPOIB,
             t_class: 0,
             flow_label: 0,
+            hop_limit: None,
         }
     }
 }
@@ -134,7 +137,13 @@ impl Partition {
     /// Adds the link-local IPv4 broadcast group; what OpenSM's `ipoib` flag does.
     #[must_use]
     pub fn with_ipoib(self, params: GroupParams) -> Self {
-        let mgid = broadcast_mgid(self.p_key, SCOPE_LINK_LOCAL);
+        self.with_ipoib_in(SCOPE_LINK_LOCAL, params)
+    }
+
+    /// The same in another scope; what OpenSM's `ipoib` does beside its `scope`.
+    #[must_use]
+    pub fn with_ipoib_in(self, scope: u8, params: GroupParams) -> Self {
+        let mgid = broadcast_mgid(self.p_key, scope);
         self.with_group(PermanentGroup { mgid, params })
     }
 
@@ -148,7 +157,7 @@ impl Partition {
 
 impl PermanentGroup {
     /// The group's record, without MLID, for partition `p_key` in a subnet with this packet lifetime.
-    pub(crate) fn record(&self, p_key: PKey, lifetime: u8) -> McMemberRecord {
+    pub fn record(&self, p_key: PKey, lifetime: u8) -> McMemberRecord {
         let mgid = self.filled_in(p_key);
         let scope = mgid.scope();
         McMemberRecord {
@@ -161,7 +170,7 @@ impl PermanentGroup {
             lifetime: Bound::exactly(lifetime),
             sl: self.params.sl,
             flow_label: self.params.flow_label,
-            hop_limit: if scope == SCOPE_LINK_LOCAL { 0 } else { 255 },
+            hop_limit: self.params.hop_limit.unwrap_or(if scope == SCOPE_LINK_LOCAL { 0 } else { 255 }),
             scope,
             join_state: JoinState::FULL,
             ..McMemberRecord::default()

@@ -31,6 +31,8 @@ pub struct HostRun {
     pub senders: usize,
     /// Its link opens connections.
     pub connected: bool,
+    /// The scope of its link's groups.
+    pub scope: u8,
     tun: bool,
     linux: Option<LinuxSide>,
     /// Which of the scenario's hosts it is, from 0.
@@ -47,7 +49,8 @@ impl Deref for HostRun {
 }
 
 impl HostRun {
-    pub fn new(spec: &HostSpec, number: u16, host: Arc<Host>, seed: u64) -> Self {
+    /// `scope` is that of the groups of its partition.
+    pub fn new(spec: &HostSpec, number: u16, host: Arc<Host>, seed: u64, scope: u8) -> Self {
         Self {
             host,
             addresses: spec.addresses.get_ref().iter().map(|cidr| cidr.0).collect(),
@@ -58,6 +61,7 @@ impl HostRun {
                 .get("ibd_tx_rings")
                 .map_or(1, |rings| usize::try_from(*rings).unwrap_or(1).max(1)),
             connected: spec.is_connected(),
+            scope,
             tun: spec.tun,
             linux: None,
             number,

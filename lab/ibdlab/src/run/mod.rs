@@ -1,5 +1,6 @@
 //! Runs a scenario on a machine and reports what happened.
 
+mod group_headers;
 mod host_run;
 mod recording;
 mod steps;

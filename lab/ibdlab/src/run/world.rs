@@ -16,6 +16,7 @@ use sm::Fault;
 use smoltcp::wire::IpVersion as Version;
 use swhca_ioctl::command;
 
+use super::group_headers::GroupRecords;
 use super::host_run::HostRun;
 use super::recording::Recording;
 use super::steps;
@@ -59,6 +60,8 @@ pub struct World {
     pub recording: Option<Recording>,
     /// What the SA does wrong as a matter of course.
     pub sa_habit: Option<Fault>,
+    /// What the packets that go to groups are held against, on the lab's own fabric.
+    group_records: Option<GroupRecords>,
     /// How long it takes to answer.
     pub(super) sa_delay: Duration,
     /// The UDP port of the next talk to a group.
@@ -70,7 +73,7 @@ pub struct World {
 fn runs(scenario: &Scenario, hosts: Vec<Arc<Host>>, seed: u64) -> Vec<HostRun> {
     let specs = scenario.host.iter().map(|spec| spec.get_ref());
     let hosts = (0..).zip(specs.zip(hosts));
-    hosts.map(|(n, (spec, host))| HostRun::new(spec, n, host, seed)).collect()
+    hosts.map(|(n, (spec, host))| HostRun::new(spec, n, host, seed, scenario.group_scope(spec))).collect()
 }
 
 impl World {
@@ -87,6 +90,7 @@ impl World {
         let hosts = runs(scenario, hosts, seed);
         let recording = Recording::begin(&infiniband, scenario, capture)?;
         let sa_habit = setup::start_sm(&infiniband, scenario, sm)?;
+        let group_records = Some(GroupRecords::watch(infiniband.fabric(), scenario));
         Ok(Self {
             machine: machine.clone(),
             infiniband,
@@ -94,6 +98,7 @@ impl World {
             software: None,
             recording,
             sa_habit,
+            group_records,
             sa_delay: Duration::from_millis(scenario.fabric.sa_delay_ms),
             next_port: Cell::new(FIRST_GROUP_PORT),
             questions_lost_until: Cell::new(Nanos(0)),
@@ -124,6 +129,7 @@ impl World {
             software,
             recording: None,
             sa_habit: None,
+            group_records: None,
             sa_delay,
             next_port: Cell::new(FIRST_GROUP_PORT),
             questions_lost_until: Cell::new(Nanos(0)),
@@ -282,6 +288,7 @@ impl World {
             Step::Counts(_) => steps::counts(self),
             Step::Unload(_) => steps::unload(self),
         };
+        let result = result.and_then(|findings| self.look_at_groups().map(|()| findings));
         let ok = result.is_ok();
         let findings = result.unwrap_or_else(|error| self.examine(Findings::new(format!("{error:#}"))));
         StepReport {
@@ -292,6 +299,12 @@ impl World {
             text: findings.text,
             facts: findings.facts,
         }
+    }
+
+    /// What was sent to groups had the headers that the SA's records say.
+    fn look_at_groups(&self) -> Result<()> {
+        let misfit = self.group_records.as_ref().and_then(|records| records.first_misfit(&self.infiniband));
+        misfit.map_or(Ok(()), |what| Err(anyhow!(what)))
     }
 
     /// What a person would look at first after a failure.

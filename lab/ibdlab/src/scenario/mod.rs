@@ -7,6 +7,7 @@ mod check;
 mod load;
 mod named;
 mod one_step;
+mod partition;
 mod property;
 mod range;
 #[cfg(test)]
@@ -26,6 +27,7 @@ use crate::report::HcaKind;
 pub use lab_world::Driver;
 pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
+pub use partition::PartitionSpec;
 pub use property::PropertyText;
 pub use schedule::{DecisionText, PrioritySchedule, RandomSchedule, Schedule, TurnSchedule};
 pub use size::ByteSize;
@@ -46,7 +48,7 @@ pub struct Scenario {
     #[serde(default)]
     pub fabric: FabricSpec,
     /// Partitions beyond those the subnet manager always has; none means the default partition with IPoIB.
-    #[serde(default = "default_partitions")]
+    #[serde(default = "partition::usual")]
     pub partition: Vec<Spanned<PartitionSpec>>,
     pub host: Vec<Spanned<HostSpec>>,
     /// What `ibdlab run` does; `ibdlab up` does none of it.
@@ -68,24 +70,6 @@ pub struct FabricSpec {
     /// What the hosts' links are on; `--hca` overrides it. `ibdlab up` has the lab's own adapters only.
     #[serde(skip_serializing_if = "HcaKind::is_model")]
     pub hca: HcaKind,
-}
-
-/// A partition as the subnet manager is configured with it.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct PartitionSpec {
-    /// 15 significant bits; the membership bit is set for full members.
-    #[serde(deserialize_with = "range::pkey")]
-    pub pkey: Spanned<u16>,
-    /// Does the subnet manager create the broadcast group?
-    #[serde(default = "yes")]
-    pub ipoib: bool,
-    /// MTU of that broadcast group in bytes; 2048 if not said, or the fabric's if that is less.
-    #[serde(default = "default_mtu")]
-    pub mtu: Spanned<u32>,
-    /// Rate of that broadcast group, by its code in the SA's records: 3 is 10 Gb/s, 16 is 100.
-    #[serde(default = "default_rate", deserialize_with = "range::rate")]
-    pub rate: Spanned<u8>,
 }
 
 /// One illumos host with one adapter port.
@@ -475,13 +459,6 @@ fn default_seed() -> u64 {
     1
 }
 
-fn default_partitions() -> Vec<Spanned<PartitionSpec>> {
-    vec![Spanned::new(
-        0..0,
-        PartitionSpec { pkey: default_pkey(), ipoib: true, mtu: default_mtu(), rate: default_rate() },
-    )]
-}
-
 fn default_pkey() -> Spanned<u16> {
     Spanned::new(0..0, 0xffff)
 }
@@ -500,10 +477,6 @@ fn no_addresses(addresses: &Spanned<Vec<Cidr>>) -> bool {
 
 fn default_ports() -> Spanned<u8> {
     Spanned::new(0..0, 1)
-}
-
-fn default_rate() -> Spanned<u8> {
-    Spanned::new(0..0, 3)
 }
 
 fn default_groups() -> u32 {

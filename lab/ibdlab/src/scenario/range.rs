@@ -83,6 +83,15 @@ ranges! {
     sa_delay_ms: "sa_delay_ms" of "fabric", 0, 600_000;
     /// By its code in the SA's records.
     rate: "rate" of "partition", 2, 24;
+    sl: "sl" of "partition", 0, 15;
+    /// Bit 31 says that a sender's own queue pair has it.
+    qkey: "qkey" of "partition", 1, 0xffff_ffff, hexadecimal;
+    tclass: "tclass" of "partition", 0, 255;
+    /// 20 bits.
+    flow_label: "flow_label" of "partition", 0, 0xf_ffff, hexadecimal;
+    hop_limit: "hop_limit" of "partition", 0, 255;
+    /// Those where a link looks for its broadcast group: 2, 5, 8 and 14.
+    scope: "scope" of "partition", 2, 14;
     /// 15 bits and that of membership.
     pkey: "pkey" of "partition, host", 1, 0xffff, hexadecimal;
     /// The GUIDs of the ports come behind it.

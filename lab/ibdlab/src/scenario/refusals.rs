@@ -239,6 +239,29 @@ fn partitions_and_guids_are_there_once() {
 }
 
 #[test]
+fn a_broadcast_group_that_no_link_finds_is_refused() {
+    check(&[
+        ("pkey = 0xffff", "pkey = 0xffff\nsl = 16", "6: sl is 16: expected 0 to 15"),
+        ("pkey = 0xffff", "pkey = 0xffff\nqkey = 0", "6: qkey is 0x0: expected 0x1 to 0xffffffff"),
+        (
+            "pkey = 0xffff",
+            "pkey = 0xffff\nflow_label = 0x100000",
+            "6: flow_label is 0x100000: expected 0x0 to 0xfffff",
+        ),
+        (
+            "pkey = 0xffff",
+            "pkey = 0xffff\nscope = 3",
+            "6: no link looks for its broadcast group in scope 3, expected 2, 5, 8 or 14",
+        ),
+        (
+            "pkey = 0xffff",
+            "pkey = 0xffff\nipoib = false\ntclass = 3",
+            "7: `tclass` is of the broadcast group that the subnet manager makes, and `ipoib` is false",
+        ),
+    ]);
+}
+
+#[test]
 fn a_host_that_cannot_join_its_partition_s_group_is_refused() {
     check(&[
         (

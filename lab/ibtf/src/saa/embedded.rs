@@ -139,6 +139,11 @@ impl EmbeddedSm {
         look(&self.state.lock().sm)
     }
 
+    /// The same with what has to be asked by a mutable reference. `look` may not wait.
+    pub fn change<R>(&self, look: impl FnOnce(&mut Sm) -> R) -> R {
+        look(&mut self.state.lock().sm)
+    }
+
     fn now(&self) -> sm::Nanos {
         sm::Nanos(self.machine.now().0)
     }

@@ -62,19 +62,36 @@ pub(super) struct Left {
     pub orphaned: bool,
 }
 
+/// The records that each group has had, by MGID.
+pub type Ever = BTreeMap<Gid, Vec<McMemberRecord>>;
+
 /// All groups, by MGID and by MLID.
 #[derive(Debug)]
 pub(super) struct Groups {
     by_mgid: BTreeMap<Gid, Group>,
     by_mlid: BTreeMap<Lid, Gid>,
     mlids: RangeInclusive<Lid>,
+    /// Each record that a group has had, whatever became of the group.
+    ever: Ever,
     /// Of multicast GIDs made here.
     unique: u32,
 }
 
 impl Groups {
     pub fn new(mlids: RangeInclusive<Lid>) -> Self {
-        Self { by_mgid: BTreeMap::new(), by_mlid: BTreeMap::new(), mlids, unique: 0 }
+        Self { by_mgid: BTreeMap::new(), by_mlid: BTreeMap::new(), mlids, ever: Ever::new(), unique: 0 }
+    }
+
+    /// Each record that a group has had, whatever became of the group.
+    pub const fn ever(&mut self) -> &mut Ever {
+        &mut self.ever
+    }
+
+    fn remember(&mut self, record: McMemberRecord) {
+        let known = self.ever.entry(record.mgid).or_default();
+        if !known.contains(&record) {
+            known.push(record);
+        }
     }
 
     pub fn get(&self, mgid: Gid) -> Option<&Group> {
@@ -117,6 +134,7 @@ impl Groups {
 
     /// Adds a group whose MLID is free.
     pub fn insert(&mut self, record: McMemberRecord) {
+        self.remember(record);
         self.by_mlid.insert(record.mlid, record.mgid);
         self.by_mgid.insert(record.mgid, Group::new(record, false));
     }
@@ -149,6 +167,9 @@ impl Groups {
     fn make_permanent(&mut self, record: McMemberRecord) {
         let Some(mlid) = self.free_mlid(record.mlid) else { return };
         let record = McMemberRecord { mlid, ..record };
+        if !self.by_mgid.contains_key(&record.mgid) {
+            self.remember(record);
+        }
         match self.by_mgid.entry(record.mgid) {
             Entry::Occupied(mut group) => group.get_mut().permanent = true,
             Entry::Vacant(place) => {

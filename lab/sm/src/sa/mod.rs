@@ -22,7 +22,7 @@ use crate::rmpp::{Sender, Step};
 use crate::types::{Gid, Guid, JoinState, Lid, Nanos, PKey, QKey, Qpn};
 
 use groups::Groups;
-pub use groups::Kept;
+pub use groups::{Ever, Kept};
 use inform::Subscription;
 pub use port::Endport;
 use service::Service;
@@ -292,6 +292,11 @@ impl Sa {
     /// The groups there are, with the ports in each; for reports and tests.
     pub fn groups(&self) -> impl Iterator<Item = (&crate::records::McMemberRecord, Vec<Guid>)> {
         self.groups.iter().map(|group| (&group.record, group.members.keys().copied().collect()))
+    }
+
+    /// Each record that a group has had, also of an administrator before this one; for reports and tests.
+    pub const fn ever(&mut self) -> &mut Ever {
+        self.groups.ever()
     }
 
     /// What each member of each group is, with the group's MGID; for reports and tests.

@@ -55,12 +55,12 @@ const PORTS: [(Speed, u8, u32); 18] = [
 
 /// A partition and who is in it.
 pub(super) struct Link {
-    pub pkey: u16,
     /// The subnet manager makes the broadcast group; else a host does.
     pub ready_made: bool,
     /// Bytes of the broadcast group, which is the links' MTU.
     pub mtu: u32,
-    rate: u8,
+    /// As the subnet manager is told of it.
+    partition: PartitionSpec,
     /// Numbers of hosts.
     pub members: Vec<usize>,
 }
@@ -97,7 +97,7 @@ impl Generator<'_> {
         let mut hosts: Vec<HostSpec> = (0..count).map(|n| self.plain_host(n)).collect();
         let mut links = Vec::new();
         for members in self.shares(count) {
-            let link = self.link_of(members, most, links.is_empty(), &mut hosts);
+            let link = self.link_of(members, (most, sm), links.is_empty(), &mut hosts);
             links.push(link);
         }
         for (number, link) in links.iter().enumerate() {
@@ -106,7 +106,7 @@ impl Generator<'_> {
         if sm == SmKind::Opensm {
             hosts.iter_mut().for_each(as_ibsim_has_it);
         }
-        let partition = links.iter().map(|link| at(partition(link))).collect();
+        let partition = links.iter().map(|link| at(link.partition.clone())).collect();
         let mut step = Steps::new(self, &links, &hosts, sm).draw();
         if has_ports_for_which_a_made_group_is_too_large(*fabric.mtu.get_ref(), &hosts) {
             step.iter_mut().for_each(leave_groups_alone);
@@ -171,7 +171,13 @@ impl Generator<'_> {
     }
 
     /// A partition of these hosts, whose ports are made such that they can all be in its broadcast group.
-    fn link_of(&mut self, members: Vec<usize>, most: u32, first: bool, hosts: &mut [HostSpec]) -> Link {
+    fn link_of(
+        &mut self,
+        members: Vec<usize>,
+        (most, sm): (u32, SmKind),
+        first: bool,
+        hosts: &mut [HostSpec],
+    ) -> Link {
         let ready_made = self.rng.random_range(0..3) > 0;
         let slow = ready_made && self.rng.random_range(0..5) == 0;
         let mut slowest = u32::MAX;
@@ -189,7 +195,13 @@ impl Generator<'_> {
             true => self.pick(&[least, least, least.min(1024), least.min(2048)]),
             false => least.min(MADE_MTU),
         };
-        Link { pkey, ready_made, mtu, rate: self.rate_up_to(slowest), members }
+        let partition = PartitionSpec {
+            // What the hosts make is theirs.
+            mtu: at(if ready_made { mtu } else { MADE_MTU }),
+            rate: at(self.rate_up_to(slowest)),
+            ..self.group_of(pkey, ready_made, sm)
+        };
+        Link { ready_made, mtu, partition, members }
     }
 
     /// Gives a host's ports a speed and lanes; their payload in Mb/s. Only where groups are so slow they have less than 10 Gb/s.
@@ -241,8 +253,10 @@ impl Generator<'_> {
             }
             let host = &mut hosts[*member];
             host.addresses = at(addresses.into_iter().filter_map(|text| Cidr::try_from(text).ok()).collect());
-            if !link.ready_made {
-                let makes = *member == maker || self.rng.random();
+            // A link that makes a group makes it in scope 2, where others do not look while theirs is there.
+            let elsewhere = link.partition.scope.is_some();
+            if !link.ready_made || elsewhere {
+                let makes = !elsewhere && (*member == maker || self.rng.random());
                 let value = at(PropertyText::Number(i64::from(makes)));
                 host.properties.insert("_ibd_create_broadcast_group".to_owned(), value);
             }
@@ -270,12 +284,6 @@ fn as_ibsim_has_it(host: &mut HostSpec) {
     if host.speed == Speed::Ndr {
         host.speed = Speed::Hdr;
     }
-}
-
-fn partition(link: &Link) -> PartitionSpec {
-    // What the hosts make is theirs.
-    let mtu = if link.ready_made { link.mtu } else { MADE_MTU };
-    PartitionSpec { pkey: at(link.pkey), ipoib: link.ready_made, mtu: at(mtu), rate: at(link.rate) }
 }
 
 /// The host's first address of the family.

@@ -11,6 +11,7 @@ mod events;
 mod fabric_steps;
 mod fabrics;
 mod moments;
+mod partitions;
 mod patience;
 mod schedules;
 mod seldom;

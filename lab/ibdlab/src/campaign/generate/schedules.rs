@@ -120,7 +120,7 @@ impl Generator<'_> {
         self.hosts = NAMES[..count].iter().map(|&name| name.to_owned()).collect();
         let mtu = self.pick(&[2048, 2048, 2048, 4096, 1024]);
         let pkey = self.pick(&[0xffff, 0xffff, 0x8001, 0x8abc]);
-        let partition = PartitionSpec { pkey: at(pkey), ipoib: true, mtu: at(mtu), rate: at(3) };
+        let partition = PartitionSpec { mtu: at(mtu), ..PartitionSpec::new(at(pkey), true) };
         let host = (0..count).map(|n| at(self.host(n, pkey, mtu))).collect();
         let multicast_loopback = self.rng.random();
         // Without a delay the answer to a join overtakes the switch's tables, and the first packet to a group may be lost.

@@ -35,7 +35,7 @@ pub(super) fn put(mut scenario: Scenario) -> Scenario {
     let mut pkeys = vec![DEFAULT_PKEY];
     pkeys.extend(scenario.host.iter().map(|host| *host.get_ref().pkey.get_ref()));
     pkeys.dedup_by_key(|pkey| *pkey & 0x7fff);
-    let partition = |pkey| PartitionSpec { pkey: at(pkey), ipoib: true, mtu: at(MTU), rate: at(3) };
+    let partition = |pkey| PartitionSpec { mtu: at(MTU), ..PartitionSpec::new(at(pkey), true) };
     scenario.partition = pkeys.into_iter().map(|pkey| at(partition(pkey))).collect();
     one_kernel(&mut scenario);
     leave_out_what_cannot_be(&mut scenario);

@@ -15,9 +15,6 @@ use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::{AttachStep, FlapStep, IdleStep, UpStep};
 
-/// Link-local: where a subnet manager makes the broadcast group.
-const SCOPE: u8 = 2;
-
 /// How often the wait for links looks again.
 const LOOK: Nanos = Nanos::from_millis(1);
 /// How long a subnet manager may take to bring the ports up.
@@ -70,7 +67,7 @@ pub fn up(world: &mut World, step: &UpStep) -> Result<Findings> {
         ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
         host.link_is_up()?;
         let speed = host.statistics()?.ifspeed / 1_000_000_000;
-        let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), SCOPE));
+        let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), host.scope));
         while !manager.is_member(broadcast, host.port)? {
             ensure!(
                 world.machine.now() < deadline,

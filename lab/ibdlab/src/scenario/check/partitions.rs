@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Checked, check_mtu, check_pkey, fault};
-use crate::scenario::Scenario;
+use super::{Checked, Fault, check_mtu, check_pkey, fault};
+use crate::scenario::{PartitionSpec, Scenario};
 
 pub fn check(scenario: &Scenario) -> Checked {
     let mut known = BTreeSet::new();
@@ -22,6 +22,27 @@ pub fn check(scenario: &Scenario) -> Checked {
                 format!("MTU {} is larger than the fabric's {}", partition.mtu, scenario.fabric.mtu);
             return fault(&partition.mtu, message);
         }
+        check_group(partition)?;
     }
     Ok(())
 }
+
+/// What is said of a broadcast group is of one that the subnet manager makes, and links find it.
+fn check_group(partition: &PartitionSpec) -> Checked {
+    if let (false, Some((field, span))) = (partition.ipoib, partition.unusual()) {
+        let message = format!(
+            "`{field}` is of the broadcast group that the subnet manager makes, and `ipoib` is false"
+        );
+        return Err(Fault { span, message });
+    }
+    match &partition.scope {
+        Some(scope) if !SCOPES.contains(scope.get_ref()) => fault(
+            scope,
+            format!("no link looks for its broadcast group in scope {scope}, expected 2, 5, 8 or 14"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// Where a link looks for its broadcast group.
+const SCOPES: [u8; 4] = [2, 5, 8, 0xe];

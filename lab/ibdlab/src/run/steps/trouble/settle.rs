@@ -28,8 +28,6 @@ const ECHO: Nanos = Nanos::from_secs(3);
 /// Sends of one burst, and bursts until a queue pair that hangs must have been found out.
 const BURST: u32 = 100;
 const BURSTS: u32 = 20;
-/// The scope of an IPoIB link's groups.
-const SCOPE: u8 = 2;
 /// The number of a group that nobody is in.
 const GROUP: u8 = 2;
 
@@ -235,18 +233,19 @@ fn wanted_memberships(world: &World) -> Result<Vec<Missing>> {
 
 /// The groups that IP enabled on a host's link, and its broadcast group.
 pub fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
-    let broadcast = broadcast_mgid(sm::PKey(host.pkey), SCOPE);
+    let broadcast = broadcast_mgid(sm::PKey(host.pkey), host.scope);
     let groups = host.ip()?.with_upper(|upper| upper.link_groups());
-    let mut wanted: BTreeSet<Gid> = groups.iter().map(|group| on_link(group, host.pkey)).collect();
+    let mut wanted: BTreeSet<Gid> =
+        groups.iter().map(|group| on_link(group, host.scope, host.pkey)).collect();
     wanted.insert(broadcast);
     Ok(wanted)
 }
 
 /// A group's GID with scope and P_Key of the link, which IP leaves open.
-fn on_link(group: &LinkAddr, pkey: u16) -> Gid {
+fn on_link(group: &LinkAddr, scope: u8, pkey: u16) -> Gid {
     let mut mgid = [0; 16];
     mgid.copy_from_slice(&group.0[4..]);
-    mgid[1] = mgid[1] & 0xf0 | SCOPE;
+    mgid[1] = mgid[1] & 0xf0 | scope;
     mgid[4..6].copy_from_slice(&(pkey | 0x8000).to_be_bytes());
     let mgid = u128::from_be_bytes(mgid);
     Gid { prefix: (mgid >> 64) as u64, guid: mgid as u64 }

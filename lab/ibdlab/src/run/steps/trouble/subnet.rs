@@ -8,7 +8,7 @@ use fakekernel::{Ctx, Kernel, Nanos};
 use lab_ibtf::saa::EmbeddedSm;
 use sm::fault::FaultAction;
 use sm::mad::{Attribute, Method, Status};
-use sm::partition::broadcast_mgid;
+use sm::partition::{SCOPE_LINK_LOCAL, broadcast_mgid};
 use sm::{Fault, Lid};
 use std::sync::Arc;
 
@@ -22,9 +22,6 @@ use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, S
 
 /// Management class of the communication manager.
 const CM: u8 = 7;
-
-/// Link-local: where a subnet manager makes the broadcast group.
-const SCOPE: u8 = 2;
 
 /// Whom things happen to, and what holds now.
 pub struct Subnet {
@@ -112,9 +109,7 @@ impl Scene for Subnet {
             (Event::Sa(trouble), _) => self.sa_trouble(number, host, trouble)?,
             (Event::PkeyRemoved(_), Some(host)) => self.place_pkey(host.port, None)?,
             (Event::PkeyAdded(at), Some(host)) => self.place_pkey(host.port, Some(*at.index.get_ref()))?,
-            (Event::GroupDeleted(_), _) => self.partitions.iter().for_each(|partition| {
-                self.sm.delete_group(broadcast_mgid(partition.p_key, SCOPE));
-            }),
+            (Event::GroupDeleted(_), _) => self.delete_groups(),
             (Event::GroupCreated(_), _) => self.sm.set_partitions(self.partitions.clone()),
             (Event::AllocationFails(fails), Some(host)) => {
                 self.in_vain.extend(self.calls.fail(number, &host.kernel, fails));
@@ -230,6 +225,14 @@ impl Scene for Subnet {
 }
 
 impl Subnet {
+    /// Ends the broadcast group of each partition: that which the manager makes, or else that which hosts make.
+    fn delete_groups(&self) {
+        for partition in &self.partitions {
+            let made_by_host = broadcast_mgid(partition.p_key, SCOPE_LINK_LOCAL);
+            self.sm.delete_group(partition.groups.first().map_or(made_by_host, |group| group.mgid));
+        }
+    }
+
     /// A LID that no host's port has.
     fn check_lid(&self, lid: u16) -> Result<()> {
         let ports = self.infiniband.fabric().subnet_ports();

@@ -1,0 +1,12 @@
+//! Subnets as sites configure them: what each of them asks of links.
+
+mod rig;
+
+use rig::failures;
+
+/// Before the mend the groups that hosts make had hop limit 0, whatever the broadcast group had. Hosts that name the broadcast group's
+/// hop limit in a join, as Linux does, were refused.
+#[test]
+fn packets_to_groups_have_what_their_records_say() {
+    assert_eq!(failures("subnets/groups-of-their-own.toml", 4), Vec::<String>::new());
+}
