@@ -12,19 +12,25 @@ use crate::time::Instant;
 pub(super) struct Search {
     /// A group to join: found, or held before.
     candidate: Option<BroadcastGroup>,
+    /// The SA has said since the search began that there is the candidate.
+    listed: bool,
     /// Index into [`Scope::SEARCH_ORDER`] of the scope to look in next; past the end, nobody has the group.
     scope: usize,
 }
 
 impl Search {
-    pub(super) const START: Self = Self { candidate: None, scope: 0 };
+    pub(super) const START: Self = Self { candidate: None, listed: false, scope: 0 };
 
     pub(super) fn restart(&mut self) {
         *self = Self::START;
     }
 
     pub(super) fn known(&mut self, group: BroadcastGroup) {
-        self.candidate = Some(group);
+        (self.candidate, self.listed) = (Some(group), false);
+    }
+
+    fn listed(&mut self, group: BroadcastGroup) {
+        (self.candidate, self.listed) = (Some(group), true);
     }
 }
 
@@ -218,8 +224,9 @@ impl<G: Copy + PartialEq> Link<G> {
         let Some(asked) = self.answered(ticket, silent) else { return };
         self.timers.clear(Timer::GiveUp);
         match result {
-            Ok(Some(group)) if !self.fits_port(now, &group) => {}
-            Ok(Some(group)) => self.search.known(group),
+            // The group carries something else since another SM has made it.
+            Ok(Some(group)) if !self.fits_port(now, &group) => self.lose_stale_membership(),
+            Ok(Some(group)) => self.search.listed(group),
             Ok(None) if asked.outdated => {}
             Ok(None) => {
                 self.search.scope += 1;
@@ -297,7 +304,10 @@ impl<G: Copy + PartialEq> Link<G> {
                 });
                 match error {
                     SaError::Refused(_) => {
-                        // A refusal alone may be that of an SM which does not know its subnet yet.
+                        // A refusal alone may be that of an SM which does not know its subnet yet. One that knows the group knows the port.
+                        if self.search.listed {
+                            self.lose_stale_membership();
+                        }
                         let is_gone = |member: &mut Membership<G>| member.confidence == Confidence::Gone;
                         self.lost_group |= self.membership.take_if(is_gone).is_some();
                         self.search_again(now);
@@ -308,6 +318,12 @@ impl<G: Copy + PartialEq> Link<G> {
                 }
             }
         }
+    }
+
+    /// The SA has the group and will not have the port in it: what the link believes of its membership is from an SM of before.
+    fn lose_stale_membership(&mut self) {
+        let is_stale = |member: &mut Membership<G>| member.confidence != Confidence::Current;
+        self.lost_group |= self.membership.take_if(is_stale).is_some();
     }
 
     fn member(&mut self, now: Instant, membership: Membership<G>) {

@@ -7,6 +7,7 @@ use std::vec;
 use std::vec::Vec;
 
 mod generations;
+mod outgrown;
 
 const PKEY: PKey = PKey::new(0x8001).unwrap();
 const QPN: Qpn = Qpn::new(0x48).unwrap();
@@ -49,6 +50,8 @@ struct World {
     group: Option<BroadcastGroup>,
     may_create: bool,
     answers: bool,
+    /// The SA lists the group and refuses to let the port in.
+    denies: bool,
     /// The SA does what it is asked, and what it says is lost.
     loses_answers: bool,
     /// Who the SA has in which group.
@@ -80,6 +83,7 @@ impl World {
             group: Some(group(Scope::LinkLocal)),
             may_create: true,
             answers: true,
+            denies: false,
             loses_answers: false,
             members: BTreeSet::new(),
             builds: true,
@@ -145,6 +149,9 @@ impl World {
     fn join(&mut self, gid: Gid, mgid: Mgid) -> Result<(BroadcastGroup, u16), SaError> {
         if !self.answers {
             return Err(SaError::Unanswered(10));
+        }
+        if self.denies {
+            return Err(SaError::Refused(15));
         }
         if self.group.is_none() && self.may_create {
             self.group = Some(BroadcastGroup { mgid, ..group(Scope::LinkLocal) });
