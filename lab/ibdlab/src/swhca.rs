@@ -111,6 +111,7 @@ fn check_step(scenario: &Scenario, step: &Step) -> Result<()> {
     let reason = match step {
         Step::PkeyMoves(moves) if is_default(scenario, moves.host.get_ref()) => DEFAULT_PKEY,
         Step::HcaRemoval(_) => PULLED,
+        Step::GroupChanges(_) => "has other broadcast groups than its subnet manager makes",
         Step::Link(link) => match more_than_loss(link) {
             Some(reason) => reason,
             None => return Ok(()),

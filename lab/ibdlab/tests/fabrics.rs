@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use ibdlab::campaign::{Campaign, Search};
 use ibdlab::report::SmKind;
 use ibdlab::scenario::trouble::Event;
-use ibdlab::scenario::{PartitionSpec, Scenario, Step, load};
+use ibdlab::scenario::{Misfit, PartitionSpec, Scenario, Step, load};
 
 fn fabric(index: u64) -> Scenario {
     Search::Fabrics(SmKind::Embedded).scenario(1, index)
@@ -149,6 +149,21 @@ fn a_thousand_fabrics_have_groups_with_values_of_their_own() {
     ];
     for (what, times) in some {
         assert!(times >= 50, "{what}: {times} of 1000 fabrics");
+    }
+}
+
+#[test]
+fn a_thousand_fabrics_have_ports_too_small_or_slow_for_their_group() {
+    let outside = |what: fn(Misfit) -> bool| {
+        count(|s| s.host.iter().any(|host| s.misfit(host.get_ref()).is_some_and(what)))
+    };
+    let some = [
+        ("a port with less MTU than its group", outside(|misfit| matches!(misfit, Misfit::Mtu { .. }))),
+        ("a port slower than its group", outside(|misfit| matches!(misfit, Misfit::Rate { .. }))),
+        ("a group that changes", steps(|step| matches!(step, Step::GroupChanges(_)))),
+    ];
+    for (what, times) in some {
+        assert!(times >= 30, "{what}: {times} of 1000 fabrics");
     }
 }
 

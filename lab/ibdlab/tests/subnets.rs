@@ -10,3 +10,9 @@ use rig::failures;
 fn packets_to_groups_have_what_their_records_say() {
     assert_eq!(failures("subnets/groups-of-their-own.toml", 4), Vec::<String>::new());
 }
+
+/// Before the mend a link stayed up, deaf, when another SM made its group with more than the port can carry.
+#[test]
+fn a_port_too_small_for_its_group_says_so_and_comes_up_later() {
+    assert_eq!(failures("subnets/ports-too-small.toml", 4), Vec::<String>::new());
+}

@@ -267,7 +267,9 @@ impl OpenSm {
     /// [`Error::Partition`], [`Error::Ended`].
     pub fn set_partitions(&self, partitions: &[Partition]) -> Result<(), Error> {
         self.workplace.write(PARTITIONS, &config::partitions_conf(partitions)?)?;
-        self.hang_up()
+        // One that was stopped reads the file when it starts.
+        let runs = locked(&self.programs).opensm.is_some();
+        if runs { self.hang_up() } else { Ok(()) }
     }
 
     /// Kills OpenSM. The subnet goes on as it is.

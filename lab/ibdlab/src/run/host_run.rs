@@ -15,7 +15,7 @@ use smoltcp::wire::IpCidr;
 
 use crate::host::{IpThread, LinuxSide, TunBridge, Upper};
 use crate::linux::Namespace;
-use crate::scenario::HostSpec;
+use crate::scenario::{HostSpec, Misfit, Scenario};
 
 /// Largest IP packet until the link says better.
 const DEFAULT_SDU: usize = 2044;
@@ -33,6 +33,8 @@ pub struct HostRun {
     pub connected: bool,
     /// The scope of its link's groups.
     pub scope: u8,
+    /// Why its port cannot be in its broadcast group, and its link stays down.
+    pub misfit: Option<Misfit>,
     tun: bool,
     linux: Option<LinuxSide>,
     /// Which of the scenario's hosts it is, from 0.
@@ -49,8 +51,8 @@ impl Deref for HostRun {
 }
 
 impl HostRun {
-    /// `scope` is that of the groups of its partition.
-    pub fn new(spec: &HostSpec, number: u16, host: Arc<Host>, seed: u64, scope: u8) -> Self {
+    /// The host of `scenario` that `spec` describes.
+    pub fn new(scenario: &Scenario, spec: &HostSpec, number: u16, host: Arc<Host>, seed: u64) -> Self {
         Self {
             host,
             addresses: spec.addresses.get_ref().iter().map(|cidr| cidr.0).collect(),
@@ -61,12 +63,18 @@ impl HostRun {
                 .get("ibd_tx_rings")
                 .map_or(1, |rings| usize::try_from(*rings).unwrap_or(1).max(1)),
             connected: spec.is_connected(),
-            scope,
+            scope: scenario.group_scope(spec),
+            misfit: scenario.misfit(spec),
             tun: spec.tun,
             linux: None,
             number,
             seed,
         }
+    }
+
+    /// Its adapter is in its place, and its port can be in its broadcast group.
+    pub fn is_present(&self) -> bool {
+        !self.is_pulled() && self.misfit.is_none()
     }
 
     /// Makes the link, as far as that was not done before, and opens it.

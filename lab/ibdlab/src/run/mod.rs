@@ -292,6 +292,7 @@ impl Step {
             Step::SmRestart(_) => "sm-restart",
             Step::PkeyMoves(_) => "pkey-moves",
             Step::HcaRemoval(_) => "hca-removal",
+            Step::GroupChanges(_) => "group-changes",
             Step::UnloadUnderTraffic(_) => "unload-under-traffic",
             Step::Link(_) => "link",
             Step::Trouble(_) => "trouble",

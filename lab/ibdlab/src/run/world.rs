@@ -60,6 +60,8 @@ pub struct World {
     pub recording: Option<Recording>,
     /// What the SA does wrong as a matter of course.
     pub sa_habit: Option<Fault>,
+    /// The scenario, with the partitions as they are now.
+    pub plan: Scenario,
     /// What the packets that go to groups are held against, on the lab's own fabric.
     group_records: Option<GroupRecords>,
     /// How long it takes to answer.
@@ -73,7 +75,8 @@ pub struct World {
 fn runs(scenario: &Scenario, hosts: Vec<Arc<Host>>, seed: u64) -> Vec<HostRun> {
     let specs = scenario.host.iter().map(|spec| spec.get_ref());
     let hosts = (0..).zip(specs.zip(hosts));
-    hosts.map(|(n, (spec, host))| HostRun::new(spec, n, host, seed, scenario.group_scope(spec))).collect()
+    let run = |(n, (spec, host))| HostRun::new(scenario, spec, n, host, seed);
+    hosts.map(run).collect()
 }
 
 impl World {
@@ -98,6 +101,7 @@ impl World {
             software: None,
             recording,
             sa_habit,
+            plan: scenario.clone(),
             group_records,
             sa_delay: Duration::from_millis(scenario.fabric.sa_delay_ms),
             next_port: Cell::new(FIRST_GROUP_PORT),
@@ -129,6 +133,7 @@ impl World {
             software,
             recording: None,
             sa_habit: None,
+            plan: scenario.clone(),
             group_records: None,
             sa_delay,
             next_port: Cell::new(FIRST_GROUP_PORT),
@@ -209,12 +214,19 @@ impl World {
         }
     }
 
-    /// The hosts whose adapter is in its place.
+    /// The hosts whose adapter is in its place, and whose port can be in its broadcast group.
     pub fn present(&self) -> impl Iterator<Item = &HostRun> {
-        self.hosts.iter().filter(|host| !host.is_pulled())
+        self.hosts.iter().filter(|host| host.is_present())
     }
 
-    /// The hosts that can reach each other, link by link: those of one partition, but for those whose adapter is pulled.
+    /// Which ports can be in their groups, with the partitions as they are now.
+    pub fn note_who_stays_down(&mut self) {
+        for (host, spec) in self.hosts.iter_mut().zip(&self.plan.host) {
+            host.misfit = self.plan.misfit(spec.get_ref());
+        }
+    }
+
+    /// The hosts that can reach each other, link by link: those of one partition that are present.
     pub fn links(&self) -> Vec<Vec<&HostRun>> {
         let mut links: BTreeMap<u16, Vec<&HostRun>> = BTreeMap::new();
         for host in self.present() {
@@ -223,10 +235,10 @@ impl World {
         links.into_values().collect()
     }
 
-    /// The hosts that `host` can reach; none if its own adapter is pulled.
+    /// The hosts that `host` can reach; none if it is not present itself.
     pub fn peers(&self, host: &HostRun) -> impl Iterator<Item = &HostRun> {
-        let (name, partition, pulled) = (host.name.clone(), host.partition(), host.is_pulled());
-        let others = self.present().filter(move |other| other.name != name && !pulled);
+        let (name, partition, present) = (host.name.clone(), host.partition(), host.is_present());
+        let others = self.present().filter(move |other| other.name != name && present);
         others.filter(move |other| other.partition() == partition)
     }
 
@@ -278,6 +290,7 @@ impl World {
             Step::SmRestart(step) => steps::sm_restart(self, step),
             Step::PkeyMoves(step) => steps::pkey_moves(self, step),
             Step::HcaRemoval(step) => steps::hca_removal(self, step),
+            Step::GroupChanges(step) => steps::group_changes(self, step),
             Step::UnloadUnderTraffic(step) => steps::unload_under_traffic(self, step),
             Step::FaultPoints(step) => steps::fault_points(self, step),
             Step::Link(link) => steps::faulty_link(self, link),

@@ -4,6 +4,7 @@
 //! was expected there.
 
 mod check;
+mod host;
 mod load;
 mod named;
 mod one_step;
@@ -16,18 +17,17 @@ mod schedule;
 mod size;
 pub mod trouble;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
-use smoltcp::wire::IpCidr;
 
 use crate::report::HcaKind;
+pub use host::{Cidr, HostSpec, Speed};
 pub use lab_world::Driver;
 pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
-pub use partition::PartitionSpec;
+pub use partition::{Misfit, PartitionSpec};
 pub use property::PropertyText;
 pub use schedule::{DecisionText, PrioritySchedule, RandomSchedule, Schedule, TurnSchedule};
 pub use size::ByteSize;
@@ -72,82 +72,6 @@ pub struct FabricSpec {
     pub hca: HcaKind,
 }
 
-/// One illumos host with one adapter port.
-#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
-pub struct HostSpec {
-    pub name: Spanned<String>,
-    /// `ibd`: a link per P_Key node; `ibp`: a port instance with a partition created on it.
-    #[serde(default)]
-    pub driver: Driver,
-    /// The P_Key of the host's link.
-    #[serde(default = "default_pkey", deserialize_with = "range::pkey")]
-    pub pkey: Spanned<u16>,
-    /// Addresses with prefix length, for example `192.168.7.1/24`. A lab without steps needs none.
-    #[serde(default = "default_addresses", skip_serializing_if = "no_addresses")]
-    pub addresses: Spanned<Vec<Cidr>>,
-    /// Node GUID of the adapter; one of the lab's own if not said. A port's is its node's plus the port's number.
-    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "range::guid")]
-    pub guid: Option<Spanned<u64>>,
-    /// Ports of the adapter. Steps use the first.
-    #[serde(default = "default_ports", deserialize_with = "range::ports")]
-    pub ports: Spanned<u8>,
-    /// Ports without a cable, from 1.
-    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "range::unplugged")]
-    pub unplugged: Vec<Spanned<u8>>,
-    /// Signalling of the ports' lanes.
-    #[serde(default)]
-    pub speed: Speed,
-    /// Lanes of the ports: 1, 2, 4, 8 or 12.
-    #[serde(default = "default_width")]
-    pub width: Spanned<u8>,
-    /// The largest MTU of the ports in bytes; the fabric's if not said.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mtu: Option<Spanned<u32>>,
-    /// Does the adapter verify and make checksums, cut large sends, and have a reserved key for all memory?
-    #[serde(default)]
-    pub offloads: bool,
-    /// Multicast groups that the adapter can hear; hermon's `hermon_log_num_mcg` makes it 256.
-    #[serde(
-        default = "default_groups",
-        skip_serializing_if = "is_default_groups",
-        deserialize_with = "range::groups"
-    )]
-    pub groups: u32,
-    /// Properties of the link, set before it is opened, as `dladm set-linkprop` does: `{ linkmode = "ud" }`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub properties: BTreeMap<String, Spanned<PropertyText>>,
-    /// What the driver's `.conf` file says on this host, beside what it says as shipped: `{ ibd_rx_rings = 1, ibd_tx_rings = 4 }`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub conf: BTreeMap<String, i32>,
-    /// A TUN device in a network namespace instead of the lab's own IP stack: Linux's programs use the link. Live runs only.
-    #[serde(default)]
-    pub tun: bool,
-}
-
-impl HostSpec {
-    /// Whether its link has `linkmode` at `cm`.
-    pub fn is_connected(&self) -> bool {
-        let mode = self.properties.get("linkmode").map(Spanned::get_ref);
-        mode.is_some_and(|mode| *mode == PropertyText::Text("cm".to_owned()))
-    }
-}
-
-/// How fast a lane signals: 2.5, 5, 10, 10.3, 14, 25, 53 or 106 Gb/s.
-#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
-#[serde(rename_all = "lowercase")]
-pub enum Speed {
-    Sdr,
-    #[default]
-    Ddr,
-    Qdr,
-    Fdr10,
-    Fdr,
-    Edr,
-    Hdr,
-    Ndr,
-}
-
 /// What happens, in order. A step that does not end well ends the run.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
@@ -176,6 +100,9 @@ pub enum Step {
     PkeyMoves(PkeyMovesStep),
     /// A host's adapter is pulled while it is in use.
     HcaRemoval(HcaRemovalStep),
+    /// The subnet manager is configured anew and takes over again: the broadcast group of a partition carries something else. Links whose
+    /// ports can be in it come up, others go down.
+    GroupChanges(GroupChangesStep),
     /// Traffic both ways; at instants that the seed chooses, a port flaps and one host is unloaded.
     UnloadUnderTraffic(UnderTrafficStep),
     /// A host's link is faulty for a time, while the next steps go on.
@@ -320,6 +247,22 @@ pub struct HcaRemovalStep {
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
+pub struct GroupChangesStep {
+    #[serde(deserialize_with = "range::pkey")]
+    pub pkey: Spanned<u16>,
+    /// MTU in bytes; as it was if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<Spanned<u32>>,
+    /// Rate by its code; as it was if not said.
+    #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "range::rate")]
+    pub rate: Option<Spanned<u8>>,
+    /// Links must be as they should so long after.
+    #[serde(default = "default_within", deserialize_with = "range::within_ms")]
+    pub within_ms: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct UnderTrafficStep {
     /// The host whose port flaps and whose modules are unloaded; the others go on sending to it.
     pub host: Spanned<String>,
@@ -406,27 +349,6 @@ impl Scenario {
     }
 }
 
-/// An address with prefix length, read from text.
-#[derive(Clone, Copy, Debug, PartialEq, Deserialize, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Cidr(pub IpCidr);
-
-impl From<Cidr> for String {
-    fn from(cidr: Cidr) -> Self {
-        cidr.0.to_string()
-    }
-}
-
-impl TryFrom<String> for Cidr {
-    type Error = String;
-
-    fn try_from(text: String) -> Result<Self, String> {
-        text.parse()
-            .map(Self)
-            .map_err(|()| format!("`{text}` is no address with prefix length, as `192.168.7.1/24` is"))
-    }
-}
-
 /// Where a module object comes from: `HOST/NAME=PATH`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModuleOverride {
@@ -465,31 +387,6 @@ fn default_pkey() -> Spanned<u16> {
 
 fn default_mtu() -> Spanned<u32> {
     Spanned::new(0..0, 2048)
-}
-
-fn default_addresses() -> Spanned<Vec<Cidr>> {
-    Spanned::new(0..0, Vec::new())
-}
-
-fn no_addresses(addresses: &Spanned<Vec<Cidr>>) -> bool {
-    addresses.get_ref().is_empty()
-}
-
-fn default_ports() -> Spanned<u8> {
-    Spanned::new(0..0, 1)
-}
-
-fn default_groups() -> u32 {
-    fabric::HcaAttr::default().max_mcg
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_default_groups(groups: &u32) -> bool {
-    *groups == default_groups()
-}
-
-fn default_width() -> Spanned<u8> {
-    Spanned::new(0..0, 4)
 }
 
 fn default_points() -> u64 {

@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
+use sm::RateCode;
 use sm::partition::SCOPE_LINK_LOCAL;
 
-use super::{HostSpec, Scenario, default_mtu, default_pkey, range, yes};
+use super::{GroupChangesStep, HostSpec, Scenario, default_mtu, default_pkey, range, yes};
 
 /// A partition, and what its broadcast group is like if the subnet manager makes it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -78,11 +79,46 @@ impl PartitionSpec {
     }
 }
 
+/// Why a port cannot be in a broadcast group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// Bytes that the port and the group carry.
+    Mtu { port: u32, group: u32 },
+    /// How fast they are.
+    Rate { port: RateCode, group: RateCode },
+}
+
 impl Scenario {
     /// The partition of a host's link, which is there once a scenario was checked.
     pub fn partition_of(&self, host: &HostSpec) -> Option<&PartitionSpec> {
         let mut partitions = self.partition.iter().map(Spanned::get_ref);
         partitions.find(|partition| (partition.pkey.get_ref() ^ host.pkey.get_ref()) & 0x7fff == 0)
+    }
+
+    /// Why a host's port cannot be in the broadcast group that the subnet manager makes; `None` if it can, or if there is no such group.
+    pub fn misfit(&self, host: &HostSpec) -> Option<Misfit> {
+        let partition = self.partition_of(host).filter(|partition| partition.ipoib)?;
+        let (port, group) =
+            (*host.mtu.as_ref().unwrap_or(&self.fabric.mtu).get_ref(), *partition.mtu.get_ref());
+        if port < group {
+            return Some(Misfit::Mtu { port, group });
+        }
+        let (port, group) = (host.rate()?, RateCode(*partition.rate.get_ref()));
+        port.cmp_speed(group).is_lt().then_some(Misfit::Rate { port, group })
+    }
+
+    /// The broadcast group of a partition as a step has it from now on.
+    pub fn change_group(&mut self, change: &GroupChangesStep) {
+        let mut partitions = self.partition.iter_mut().map(Spanned::as_mut);
+        let is_meant =
+            |partition: &PartitionSpec| (partition.pkey.get_ref() ^ change.pkey.get_ref()) & 0x7fff == 0;
+        let Some(partition) = partitions.find(|partition| is_meant(partition)) else { return };
+        if let Some(mtu) = &change.mtu {
+            partition.mtu = mtu.clone();
+        }
+        if let Some(rate) = &change.rate {
+            partition.rate = rate.clone();
+        }
     }
 
     /// The scope of the groups of a host's link.

@@ -82,7 +82,7 @@ ranges! {
     /// An answer takes so long each: more, and no driver waits for it.
     sa_delay_ms: "sa_delay_ms" of "fabric", 0, 600_000;
     /// By its code in the SA's records.
-    rate: "rate" of "partition", 2, 24;
+    rate: "rate" of "partition, group-changes", 2, 24;
     sl: "sl" of "partition", 0, 15;
     /// Bit 31 says that a sender's own queue pair has it.
     qkey: "qkey" of "partition", 1, 0xffff_ffff, hexadecimal;
@@ -93,7 +93,7 @@ ranges! {
     /// Those where a link looks for its broadcast group: 2, 5, 8 and 14.
     scope: "scope" of "partition", 2, 14;
     /// 15 bits and that of membership.
-    pkey: "pkey" of "partition, host", 1, 0xffff, hexadecimal;
+    pkey: "pkey" of "partition, host, group-changes", 1, 0xffff, hexadecimal;
     /// The GUIDs of the ports come behind it.
     guid: "guid" of "host", 1, u64::MAX - 8, hexadecimal;
     /// Two is what hardware has, more shows what software assumes.
@@ -105,7 +105,7 @@ ranges! {
     changes: "changes" of "schedule", 0, 1_000;
     within_calls: "within" of "schedule", 1, 1_000_000_000;
     turn_calls: "calls" of "schedule", 1, 1_000_000;
-    within_ms: "within_ms" of "up, flap, sm-restart, pkey-moves, unload-under-traffic", 0, RUN_MS;
+    within_ms: "within_ms" of "up, flap, sm-restart, pkey-moves, group-changes, unload-under-traffic", 0, RUN_MS;
     trouble_within_ms: "within_ms" of "trouble", 0, RUN_MS;
     after_first_ms: "after_first_ms" of "up", 0, RUN_MS;
     idle_for_ms: "for_ms" of "idle", 0, RUN_MS;

@@ -283,6 +283,34 @@ fn a_host_that_cannot_join_its_partition_s_group_is_refused() {
 }
 
 #[test]
+fn a_host_that_stays_down_has_a_reason_and_takes_no_part() {
+    check(&[
+        (
+            "name = \"b\"",
+            "name = \"b\"\nstays_down = true",
+            "11: `b` can be in the broadcast group of its partition, and `stays_down` says that it cannot",
+        ),
+        (
+            "name = \"b\"",
+            "name = \"b\"\nmtu = 256\nstays_down = true",
+            "15: `b` cannot be in the broadcast group of its partition here: its link is down",
+        ),
+    ]);
+    check_steps(&[
+        (
+            "group-changes = { pkey = 0x8001 }",
+            "13: the subnet manager makes no broadcast group with P_Key 0x8001",
+        ),
+        ("group-changes = { pkey = 0xffff, mtu = 4096 }", "13: MTU 4096 is larger than the fabric's 2048"),
+        ("group-changes = { pkey = 0xffff, rate = 99 }", "13: rate is 99: expected 2 to 24"),
+        (
+            "group-changes = { pkey = 0xffff, rate = 16 }\n[[step]]\nflap = { host = \"a\", down_ms = 1 }",
+            "15: `a` cannot be in the broadcast group of its partition here: its link is down",
+        ),
+    ]);
+}
+
+#[test]
 fn the_default_partition_s_group_fits_a_fabric_of_small_mtu() {
     let text = GOOD.replacen("mtu = 2048\n[[partition]]\npkey = 0xffff", "mtu = 256", 1);
     let scenario = parse(Path::new("s"), &text).expect("a good file");

@@ -5,12 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand::RngExt;
 
 use super::fabrics::{Link, address, name};
-use super::{Generator, at};
+use super::{Generator, LEAST_MTU_OF_IPV6, at};
 use crate::report::SmKind;
 use crate::scenario::trouble::{Event, GroupOf, LinkFaulty, OnHost, SmComesBack, TimedEvent};
 use crate::scenario::{
-    AttachStep, ByteSize, EavesdropStep, FlapStep, HcaRemovalStep, HostSpec, IdleStep, MulticastStep,
-    Nothing, PingStep, PkeyMovesStep, SmRestartStep, Step, TcpStep, TroubleStep, TurnsStep, UpStep,
+    AttachStep, ByteSize, EavesdropStep, FlapStep, GroupChangesStep, HcaRemovalStep, HostSpec, IdleStep,
+    MulticastStep, Nothing, PingStep, PkeyMovesStep, SmRestartStep, Step, TcpStep, TroubleStep, TurnsStep,
+    UpStep,
 };
 
 /// A timeline has so many echoes between two addresses, whatever its length.
@@ -23,6 +24,10 @@ const DEAF_MS: u64 = 12_000;
 const TOGETHER_MS: u64 = 700;
 /// Round trips to the SA from there: what is under way, the search through all scopes, the join, and others' requests.
 const TOGETHER_ROUND_TRIPS: u64 = 30;
+/// The longest that a link waits before it looks for its group again.
+const LONGEST_PAUSE_MS: u64 = 60_000;
+/// The least MTU of a group that is drawn.
+const LEAST_MTU: u32 = 1024;
 /// A look-up of the group, its join, what IBTF asks before.
 const UP_ROUND_TRIPS: u64 = 60;
 
@@ -66,7 +71,7 @@ impl<'a, 'g> Steps<'a, 'g> {
     }
 
     fn step(&mut self) {
-        match self.draw.rng.random_range(0..24) {
+        match self.draw.rng.random_range(0..26) {
             0..=2 => self.ping(),
             3 => self.tcp(),
             4 => self.faulty_tcp(),
@@ -79,13 +84,14 @@ impl<'a, 'g> Steps<'a, 'g> {
             17 => self.idle(&[1_000, 61_000, 301_000, 920_000, 7_200_000]),
             18 => self.hca_removal(),
             19 => self.steps.push(Step::Resolve(Nothing {})),
+            20 | 21 => self.group_changes(),
             _ => self.trouble(),
         }
     }
 
     /// What a real OpenSM takes part in, in real time.
     fn real_step(&mut self) {
-        match self.draw.rng.random_range(0..12) {
+        match self.draw.rng.random_range(0..13) {
             0 | 1 => self.ping(),
             2 => self.tcp(),
             3 | 4 => self.multicast(),
@@ -93,6 +99,7 @@ impl<'a, 'g> Steps<'a, 'g> {
             6 | 7 => self.flap(&[300, 2_000]),
             8 | 9 => self.sm_restart(&[300, 1_000]),
             10 => self.steps.push(Step::Resolve(Nothing {})),
+            11 => self.group_changes(),
             _ => self.steps.push(Step::Memberships(Nothing {})),
         }
     }
@@ -208,6 +215,24 @@ impl<'a, 'g> Steps<'a, 'g> {
         let breaks = (self.sm == SmKind::Embedded && self.draw.rng.random()).then(|| name(host));
         let within_ms = self.within_ms();
         self.steps.push(Step::SmRestart(SmRestartStep { away_ms, breaks, within_ms }));
+    }
+
+    /// Another group that all members can be in; a host that could not be may now be.
+    fn group_changes(&mut self) {
+        let made: Vec<&Link> = self.links.iter().filter(|link| link.ready_made).collect();
+        if made.is_empty() {
+            return;
+        }
+        let link = self.draw.pick(&made);
+        let least = if link.has_ipv6() { LEAST_MTU_OF_IPV6 } else { LEAST_MTU };
+        let mtu = self.draw.pick(&[link.least, 2048, 1024]).min(link.least).max(least);
+        let rate = self.draw.rate_up_to(link.slowest);
+        self.steps.push(Step::GroupChanges(GroupChangesStep {
+            pkey: link.partition.pkey.clone(),
+            mtu: Some(at(mtu)),
+            rate: Some(at(rate)),
+            within_ms: self.within_ms() + LONGEST_PAUSE_MS,
+        }));
     }
 
     fn pkey_moves(&mut self) {

@@ -10,6 +10,7 @@ use rand_chacha::ChaCha8Rng;
 use serde_spanned::Spanned;
 
 use super::fabric_steps::Steps;
+use super::partitions::TEN_GIGABIT;
 use super::schedules::rings;
 use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at};
 use crate::report::SmKind;
@@ -26,11 +27,6 @@ const OPENSM_HOSTS: usize = 9;
 const OPENSM_MTU: u32 = 2048;
 /// What the driver gives the group that it makes, if its port can.
 const MADE_MTU: u32 = 2048;
-/// Rates by their code in the SA's records, with the payload in Mb/s, as far as a group is likely to have them.
-const RATES: [(u8, u32); 8] =
-    [(2, 2_000), (5, 4_000), (3, 8_000), (6, 16_000), (4, 24_000), (7, 32_000), (12, 54_500), (16, 100_000)];
-/// The payload of 10 Gb/s, four lanes of SDR.
-const TEN_GIGABIT: u32 = 8_000;
 /// Ports: signalling, lanes, payload in Mb/s. Lanes of up to 10 Gb/s carry eight bits in ten, others 64 in 66; FDR10 says QDR.
 const PORTS: [(Speed, u8, u32); 18] = [
     (Speed::Sdr, 4, 8_000),
@@ -60,9 +56,15 @@ pub(super) struct Link {
     /// Bytes of the broadcast group, which is the links' MTU.
     pub mtu: u32,
     /// As the subnet manager is told of it.
-    partition: PartitionSpec,
+    pub partition: PartitionSpec,
+    /// The smallest MTU of the members' ports.
+    pub least: u32,
+    /// The payload of their slowest port in Mb/s.
+    pub slowest: u32,
     /// Numbers of hosts.
     pub members: Vec<usize>,
+    /// A host whose port cannot be in the group.
+    pub outsider: Option<usize>,
 }
 
 impl Link {
@@ -157,6 +159,7 @@ impl Generator<'_> {
             pkey: at(0xffff),
             addresses: at(Vec::new()),
             offloads: self.rng.random_range(0..3) == 0,
+            stays_down: at(false),
             groups: fabric::HcaAttr::default().max_mcg,
             properties: self.properties(),
             conf: if self.rng.random() { rings(self.rng) } else { BTreeMap::new() },
@@ -180,6 +183,12 @@ impl Generator<'_> {
     ) -> Link {
         let ready_made = self.rng.random_range(0..3) > 0;
         let slow = ready_made && self.rng.random_range(0..5) == 0;
+        let has_outsider = ready_made && members.len() > 2 && self.rng.random();
+        let (mut members, mut outsider) = (members, None);
+        if has_outsider {
+            let n = self.rng.random_range(0..members.len());
+            outsider = Some(members.remove(n));
+        }
         let mut slowest = u32::MAX;
         let mut least = most;
         for member in &members {
@@ -188,7 +197,7 @@ impl Generator<'_> {
             least = least.min(self.mtu_of_ports(host, most, ready_made));
         }
         let pkey = if first && self.rng.random() { 0xffff } else { self.unused_pkey(hosts) };
-        for member in &members {
+        for member in members.iter().chain(&outsider) {
             hosts[*member].pkey = at(pkey);
         }
         let mtu = match ready_made {
@@ -201,7 +210,11 @@ impl Generator<'_> {
             rate: at(self.rate_up_to(slowest)),
             ..self.group_of(pkey, ready_made, sm)
         };
-        Link { ready_made, mtu, partition, members }
+        let mut link = Link { ready_made, mtu, partition, least, slowest, members, outsider };
+        if let Some(outsider) = outsider {
+            self.shut_out(&mut hosts[outsider], &mut link, most, sm);
+        }
+        link
     }
 
     /// Gives a host's ports a speed and lanes; their payload in Mb/s. Only where groups are so slow they have less than 10 Gb/s.
@@ -222,13 +235,6 @@ impl Generator<'_> {
         mtu
     }
 
-    /// A rate that such a port can send at, mostly the usual one.
-    fn rate_up_to(&mut self, slowest: u32) -> u8 {
-        let codes: Vec<u8> =
-            RATES.into_iter().filter(|(_, rate)| *rate <= slowest).map(|(code, _)| code).collect();
-        if slowest >= TEN_GIGABIT && self.rng.random() { 3 } else { self.pick(&codes) }
-    }
-
     fn unused_pkey(&mut self, hosts: &[HostSpec]) -> u16 {
         loop {
             // The last two are the default partition's, and one that `pkey-moves` has a use for.
@@ -242,7 +248,7 @@ impl Generator<'_> {
     /// Addresses for the hosts of a partition, and who of them may make its group.
     fn settle_in(&mut self, number: usize, link: &Link, hosts: &mut [HostSpec]) {
         let maker = self.pick(&link.members);
-        for member in &link.members {
+        for member in link.members.iter().chain(&link.outsider) {
             let last = member + 1;
             let mut addresses = vec![format!("10.0.{number}.{last}/24")];
             if link.has_ipv6() && self.rng.random_range(0..4) > 0 {

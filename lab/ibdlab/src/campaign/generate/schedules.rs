@@ -160,6 +160,7 @@ impl Generator<'_> {
             pkey: at(pkey),
             addresses: at(addresses),
             offloads: self.rng.random_range(0..3) == 0,
+            stays_down: at(false),
             groups: fabric::HcaAttr::default().max_mcg,
             properties: self.properties(),
             conf: BTreeMap::new(),

@@ -9,6 +9,7 @@ use lab_gldv3::LinkState;
 use lab_ip::apps::Outcome;
 use sm::partition::broadcast_mgid;
 
+use super::group_changes::stays_down;
 use super::memberships::{manager, no_memberships};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
@@ -63,23 +64,31 @@ pub fn up(world: &mut World, step: &UpStep) -> Result<Findings> {
     }
     let mut lines = Vec::new();
     for host in &world.hosts {
-        let up = host.ip()?.wait_link(LinkState::Up, deadline);
-        ensure!(up, "{}: {} is not up after {} ms", host.name, host.link(), step.within_ms);
-        host.link_is_up()?;
-        let speed = host.statistics()?.ifspeed / 1_000_000_000;
-        let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), host.scope));
-        while !manager.is_member(broadcast, host.port)? {
-            ensure!(
-                world.machine.now() < deadline,
-                "{}: port {} is no member of {broadcast} at the SA",
-                host.name,
-                host.port
-            );
-            fakekernel::sleep(Nanos::from_millis(1));
-        }
-        lines.push(format!("{}: {} up, {speed} Gb/s, broadcast group joined", host.name, host.link()));
+        let what = match &host.misfit {
+            None => is_up(world, host, deadline, step.within_ms)?,
+            Some(misfit) => stays_down(world, host, misfit, deadline)?,
+        };
+        lines.push(format!("{}: {} {what}", host.name, host.link()));
     }
     Ok(Findings::new(lines.join("\n")))
+}
+
+fn is_up(world: &World, host: &HostRun, deadline: Nanos, within_ms: u64) -> Result<String> {
+    let up = host.ip()?.wait_link(LinkState::Up, deadline);
+    ensure!(up, "{}: {} is not up after {within_ms} ms", host.name, host.link());
+    host.link_is_up()?;
+    let speed = host.statistics()?.ifspeed / 1_000_000_000;
+    let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), host.scope));
+    while !manager.is_member(broadcast, host.port)? {
+        ensure!(
+            world.machine.now() < deadline,
+            "{}: port {} is no member of {broadcast} at the SA",
+            host.name,
+            host.port
+        );
+        fakekernel::sleep(Nanos::from_millis(1));
+    }
+    Ok(format!("up, {speed} Gb/s, broadcast group joined"))
 }
 
 /// Once one of these hosts is up, the others are so in the time; until the deadline for the first.

@@ -3,6 +3,7 @@
 
 mod counts;
 mod fault_points;
+mod group_changes;
 mod lifecycle;
 mod linux;
 mod memberships;
@@ -15,6 +16,7 @@ mod under_traffic;
 
 pub use counts::counts;
 pub use fault_points::fault_points;
+pub use group_changes::group_changes;
 pub use lifecycle::{attach, flap, idle, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use memberships::memberships;

@@ -42,7 +42,7 @@ pub fn sm_restart(world: &mut World, step: &SmRestartStep) -> Result<Findings> {
     // The manager has the switch pass packets of a group on to a new member a moment after it has taken it in.
     fakekernel::sleep(POLL);
     // Without a manager nobody finds anybody new.
-    world.hosts.iter().try_for_each(|host| reachable(world, &host.name))?;
+    world.present().try_for_each(|host| reachable(world, &host.name))?;
     let mut echoes = Echoes::default();
     let within = Nanos::from_millis(step.within_ms);
     let speaking = if step.breaks.is_some() { speak(world, within)? } else { Vec::new() };
@@ -134,7 +134,7 @@ fn speak(world: &World, within: Nanos) -> Result<Vec<(&IpThread, AppId)>> {
 /// A host with another queue pair has forgotten its neighbours, and finds those of IPv4 by the broadcast group. To ask for one of IPv6 it may have
 /// to join a group, and nobody grants that.
 fn goes_on_without_a_manager(world: &World) -> Result<()> {
-    world.hosts.iter().try_for_each(|host| reachable_of(world, &host.name, IpAddr::is_ipv4))?;
+    world.present().try_for_each(|host| reachable_of(world, &host.name, IpAddr::is_ipv4))?;
     everybody_hears(world, Nanos::from_millis(INTERVAL.as_millis() as u64 * u64::from(GO_ON) * 10))
         .context("without a manager")
 }

@@ -18,8 +18,8 @@ use crate::scenario::{HcaRemovalStep, PkeyMovesStep};
 /// The partition that nobody has a use for, whose P_Key fills the table in front of the one that moved.
 const FILLER: &str = "filler";
 
-fn all_reachable(world: &World) -> Result<()> {
-    world.hosts.iter().try_for_each(|host| reachable(world, &host.name))
+pub fn all_reachable(world: &World) -> Result<()> {
+    world.present().try_for_each(|host| reachable(world, &host.name))
 }
 
 /// See [`crate::scenario::Step::PkeyMoves`].

@@ -10,8 +10,8 @@ use sm::RateCode;
 use smoltcp::wire::IpCidr;
 
 use super::{Checked, Fault, check_mtu, check_pkey, fault, is_name, is_written, partition, place};
-use crate::scenario::{HostSpec, PartitionSpec, Scenario};
-use crate::setup::{guid_of, speed_of};
+use crate::scenario::{HostSpec, Misfit, Scenario};
+use crate::setup::guid_of;
 
 /// The IP layer's table of addresses per interface.
 const MAX_ADDRESSES: usize = smoltcp::config::IFACE_MAX_ADDR_COUNT;
@@ -76,39 +76,42 @@ fn check_partition(scenario: &Scenario, host: &HostSpec) -> Checked {
         );
     }
     let mut partitions = scenario.partition.iter().map(Spanned::get_ref);
-    let Some(partition) = partitions.find(|p| (p.pkey.get_ref() ^ pkey) & 0x7fff == 0) else {
+    if !partitions.any(|p| (p.pkey.get_ref() ^ pkey) & 0x7fff == 0) {
         let unsaid = if is_written(&host.pkey) { "" } else { ", which is a host's if nothing is said," };
         let message = format!("P_Key {pkey:#06x}{unsaid} is in no partition of this file");
         return Err(Fault { span: place(&host.pkey, &host.name), message });
+    }
+    check_group(scenario, host)
+}
+
+/// The port can be in the group, unless the file says that it cannot.
+fn check_group(scenario: &Scenario, host: &HostSpec) -> Checked {
+    let name = &host.name;
+    let (message, span) = match (scenario.misfit(host), *host.stays_down.get_ref()) {
+        (None, false) | (Some(_), true) => return Ok(()),
+        (None, true) => {
+            let message = format!(
+                "`{name}` can be in the broadcast group of its partition, and `stays_down` says that it cannot"
+            );
+            return fault(&host.stays_down, message);
+        }
+        (Some(Misfit::Mtu { port, group }), false) => {
+            let at = host.mtu.as_ref().unwrap_or(&scenario.fabric.mtu);
+            let message = format!(
+                "`{name}` has an MTU of {port} and cannot join the broadcast group of its partition, which has {group}"
+            );
+            (message, place(at, name))
+        }
+        (Some(Misfit::Rate { port, group }), false) => {
+            let message = format!(
+                "`{name}` has ports of {} and cannot join the broadcast group of its partition, which has {}",
+                in_words(port),
+                in_words(group)
+            );
+            (message, place(&host.width, name))
+        }
     };
-    if partition.ipoib { check_group(scenario, host, partition) } else { Ok(()) }
-}
-
-fn check_group(scenario: &Scenario, host: &HostSpec, partition: &PartitionSpec) -> Checked {
-    let (name, mtu) = (&host.name, host.mtu.as_ref().unwrap_or(&scenario.fabric.mtu));
-    if mtu.get_ref() < partition.mtu.get_ref() {
-        let message = format!(
-            "`{name}` has an MTU of {mtu} and cannot join the broadcast group of its partition, which has {}",
-            partition.mtu
-        );
-        return Err(Fault { span: place(mtu, name), message });
-    }
-    let (rate, port) = (RateCode(*partition.rate.get_ref()), rate_of(host));
-    if let Some(port) = port.filter(|port| port.cmp_speed(rate).is_lt()) {
-        let message = format!(
-            "`{name}` has ports of {} and cannot join the broadcast group of its partition, which has {}",
-            in_words(port),
-            in_words(rate)
-        );
-        return Err(Fault { span: place(&host.width, name), message });
-    }
-    Ok(())
-}
-
-/// How fast the host's ports are.
-fn rate_of(host: &HostSpec) -> Option<RateCode> {
-    let (width, speed) = (LinkWidth::of_lanes(*host.width.get_ref())?, speed_of(host.speed));
-    RateCode::of_link(sm::LinkWidth::from_wire(width as u8)?, speed.code(), speed.extended_code())
+    Err(Fault { span, message: format!("{message}: expected `stays_down = true` if that is what is wanted") })
 }
 
 /// `20 Gb/s (rate 6)`.

@@ -4,6 +4,7 @@
 
 mod groups;
 mod hosts;
+mod outside;
 mod partitions;
 mod steps;
 mod trouble;

@@ -4,14 +4,24 @@ use std::net::IpAddr;
 
 use serde_spanned::Spanned;
 
-use super::{Checked, check_host, check_tun, fault, groups, known_host, owns, partition, trouble};
-use crate::scenario::{HostSpec, Scenario, Step, TcpStep};
+use super::{
+    Checked, check_host, check_mtu, check_pkey, check_tun, fault, groups, known_host, outside, owns,
+    partition, trouble,
+};
+use crate::scenario::{GroupChangesStep, HostSpec, Scenario, Step, TcpStep};
 
 /// The largest file or transfer: with it a run ends within minutes.
 const MOST_BYTES: u64 = 16 << 30;
 
 pub fn check(scenario: &Scenario) -> Checked {
-    scenario.step.iter().try_for_each(|step| check_step(scenario, step))?;
+    let mut now = scenario.clone();
+    for step in &scenario.step {
+        check_step(&now, step)?;
+        outside::check(&now, step)?;
+        if let Step::GroupChanges(change) = step.get_ref() {
+            now.change_group(change);
+        }
+    }
     let mut counts = scenario.step.iter().filter(|step| matches!(step.get_ref(), Step::Counts(_)));
     match counts.nth(1) {
         Some(second) => fault(second, "`counts` is there twice: the first one ends the capture".to_owned()),
@@ -43,6 +53,7 @@ fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
         Step::UnloadUnderTraffic(step) => check_host(scenario, &step.host, false),
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
         Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
+        Step::GroupChanges(step) => check_change(scenario, step),
         Step::FaultPoints(step) => check_host(scenario, &step.host, false),
         Step::Link(link) => known_host(scenario, &link.host).map(drop),
         Step::Trouble(step) => {
@@ -62,6 +73,23 @@ fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
         | Step::Counts(_)
         | Step::Unload(_) => Ok(()),
     }
+}
+
+/// A group that the subnet manager makes, with what the fabric can carry.
+fn check_change(scenario: &Scenario, step: &GroupChangesStep) -> Checked {
+    check_pkey(&step.pkey)?;
+    let pkey = *step.pkey.get_ref();
+    let mut partitions = scenario.partition.iter().map(Spanned::get_ref);
+    if !partitions.any(|p| p.ipoib && (p.pkey.get_ref() ^ pkey) & 0x7fff == 0) {
+        let message = format!("the subnet manager makes no broadcast group with P_Key {pkey:#06x}");
+        return fault(&step.pkey, message);
+    }
+    let Some(mtu) = &step.mtu else { return Ok(()) };
+    check_mtu(mtu)?;
+    if mtu.get_ref() > scenario.fabric.mtu.get_ref() {
+        return fault(mtu, format!("MTU {mtu} is larger than the fabric's {}", scenario.fabric.mtu));
+    }
+    Ok(())
 }
 
 /// A sender and another host's address; both with TUN devices or both without.
@@ -86,7 +114,7 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
 }
 
 /// Whose address it is: rather a host's of the sender's partition.
-fn owner<'a>(scenario: &'a Scenario, sender: &HostSpec, to: IpAddr) -> Option<&'a HostSpec> {
+pub fn owner<'a>(scenario: &'a Scenario, sender: &HostSpec, to: IpAddr) -> Option<&'a HostSpec> {
     let owners = || scenario.host.iter().map(Spanned::get_ref).filter(|host| owns(host, to));
     owners().find(|host| partition(host) == partition(sender)).or_else(|| owners().next())
 }

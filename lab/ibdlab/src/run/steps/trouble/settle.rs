@@ -110,7 +110,7 @@ fn wait_for(world: &World, checks: &[Check<'_>], patience: Nanos) -> Result<Nano
 
 fn links(world: &World) -> Result<Vec<Missing>> {
     let mut missing = Vec::new();
-    for host in &world.hosts {
+    for host in world.present() {
         if !host.ip()?.wait_link(LinkState::Up, world.machine.now()) {
             missing.push(host.lacks(format!("{} is not up", host.link())));
         }
@@ -185,7 +185,7 @@ fn burst(world: &World, from: &HostRun) -> Result<()> {
 /// time, any other each has to join now.
 fn talk(world: &World, number: u8) -> Result<Vec<Missing>> {
     let mut missing = Vec::new();
-    for speaker in &world.hosts {
+    for speaker in world.present() {
         let group = world.group_of(speaker, number);
         for (listener, heard) in turn(world, speaker, group, world.head_start())? {
             let why = format!("heard {heard:?} of the datagrams that {} sent to {group}", speaker.name);
@@ -199,7 +199,7 @@ fn talk(world: &World, number: u8) -> Result<Vec<Missing>> {
 fn memberships(world: &World) -> Result<Vec<Missing>> {
     let Some(sm) = world.infiniband.sm() else { return wanted_memberships(world) };
     let (excused, mut missing) = (left_to_the_sa(world), Vec::new());
-    for host in &world.hosts {
+    for host in world.present() {
         let wanted = wanted_groups(host)?;
         let actual: BTreeSet<Gid> = sm.inspect(|sm| {
             let mine = sm.sa().memberships().filter(|(_, port, state)| {
@@ -221,7 +221,7 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
 fn wanted_memberships(world: &World) -> Result<Vec<Missing>> {
     let manager = manager(world)?;
     let mut missing = Vec::new();
-    for host in &world.hosts {
+    for host in world.present() {
         for mgid in wanted_groups(host)? {
             if !manager.is_member(mgid, host.port).unwrap_or(false) {
                 missing.push(host.lacks(format!("not a member of {mgid} at the SA")));
