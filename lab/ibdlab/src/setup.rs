@@ -13,7 +13,7 @@ use sm::{Fault, MtuCode, Partition, SmConfig};
 
 use crate::objects::Objects;
 use crate::report::SmKind;
-use crate::scenario::{HostSpec, PartitionSpec, Scenario, Speed};
+use crate::scenario::{self, HostSpec, PartitionSpec, Scenario, Speed, Step};
 
 /// What every port of ibsim has as its NeighborMTU.
 const IBSIM_MTU: u32 = 2048;
@@ -43,6 +43,8 @@ pub(crate) fn plan(scenario: &Scenario, spec: &HostSpec, n: u16, objects: &Objec
         conf: shipped_conf(object, driver)?.into_iter().chain(own).collect(),
         pkey: fabric::PKey(*spec.pkey.get_ref()),
         properties: properties.collect(),
+        // The P_Key of the link is not in the table.
+        forced: spec.membership == scenario::Membership::Limited,
         ..Plan::new(name, driver, object.to_owned(), plugin.to_owned(), adapter)
     })
 }
@@ -71,7 +73,7 @@ fn adapter(scenario: &Scenario, spec: &HostSpec, n: u16) -> HcaConfig {
 ///
 /// What ibsim or OpenSM cannot do, or lacks.
 pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Result<Option<Fault>> {
-    let partitions = scenario.partition.iter().map(|spec| partition(spec.get_ref())).collect();
+    let partitions = partitions(scenario);
     if sm == SmKind::Opensm {
         within_opensm(scenario)?;
         infiniband.start_opensm(partitions)?;
@@ -89,6 +91,15 @@ pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Res
 
 /// What ibsim's links and OpenSM cannot be asked for.
 fn within_opensm(scenario: &Scenario) -> Result<()> {
+    let both = scenario.host.iter().any(|host| host.get_ref().membership == scenario::Membership::Both);
+    let later = scenario.step.iter().any(
+        |step| matches!(step.get_ref(), Step::MembershipChanges(change) if change.to == scenario::Membership::Both),
+    );
+    if both || later {
+        bail!(
+            "OpenSM that allows ports both P_Keys of a partition lets no port with the full one alone into a group"
+        );
+    }
     let hops = scenario.partition.iter().find(|spec| spec.get_ref().hop_limit.is_some());
     if let Some(partition) = hops {
         bail!(
@@ -113,7 +124,25 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
     Ok(())
 }
 
-/// The partition as a subnet manager is told of it.
+/// The partitions as a subnet manager is told of them.
+pub(crate) fn partitions(scenario: &Scenario) -> Vec<Partition> {
+    let hosts = || (0..).zip(scenario.host.iter().map(Spanned::get_ref));
+    let specs = scenario.partition.iter().map(Spanned::get_ref);
+    let told = specs.map(|spec| {
+        let is_in = |host: &HostSpec| (host.pkey.get_ref() ^ spec.pkey.get_ref()) & 0x7fff == 0;
+        hosts().filter(|(_, host)| is_in(host)).fold(partition(spec), |partition, (n, host)| {
+            let port = Ports::One(sm::Guid(guid_of(host, n) + 1));
+            match host.membership {
+                scenario::Membership::Full => partition,
+                scenario::Membership::Limited => partition.with_members(port, Membership::Limited),
+                scenario::Membership::Both => partition.with_members(port, Membership::Both),
+            }
+        })
+    });
+    told.collect()
+}
+
+/// The partition as a subnet manager is told of it, with full members.
 pub(crate) fn partition(spec: &PartitionSpec) -> Partition {
     let pkey = sm::PKey(*spec.pkey.get_ref());
     let partition =

@@ -12,7 +12,7 @@ use serde_spanned::Spanned;
 
 use crate::objects::Objects;
 use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaTrouble};
-use crate::scenario::{HostSpec, Scenario, Speed, Step};
+use crate::scenario::{HostSpec, Membership, Scenario, Speed, Step};
 use crate::setup;
 
 /// Ports that an adapter can have.
@@ -76,6 +76,8 @@ fn check_host(host: &HostSpec) -> Result<()> {
     let name = host.name.get_ref();
     let what = if host.tun {
         "a TUN device"
+    } else if host.membership != Membership::Full {
+        "another membership than that of a full member"
     } else if *host.ports.get_ref() != 1 {
         "an adapter with other ports than its own"
     } else if host.guid.is_some() {
@@ -111,6 +113,7 @@ fn check_step(scenario: &Scenario, step: &Step) -> Result<()> {
     let reason = match step {
         Step::PkeyMoves(moves) if is_default(scenario, moves.host.get_ref()) => DEFAULT_PKEY,
         Step::HcaRemoval(_) => PULLED,
+        Step::MembershipChanges(_) => MEMBERSHIP,
         Step::GroupChanges(_) => "has other broadcast groups than its subnet manager makes",
         Step::Link(link) => match more_than_loss(link) {
             Some(reason) => reason,
@@ -129,6 +132,7 @@ fn check_step(scenario: &Scenario, step: &Step) -> Result<()> {
 }
 
 const PULLED: &str = "pulls an adapter under attached instances";
+const MEMBERSHIP: &str = "has limited members, which its subnet manager has not";
 const DEFAULT_PKEY: &str =
     "moves the default partition's P_Key, without which management does not reach the subnet manager";
 /// The longest that its SA takes for an answer, in milliseconds.
@@ -149,6 +153,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::GroupDeleted(_) | Event::GroupCreated(_) => "is of broadcast groups, which it always has",
         Event::PkeyRemoved(_) | Event::PkeyAdded(_) if default => DEFAULT_PKEY,
         Event::PkeyAdded(at) if *at.index.get_ref() == 0 => "puts a P_Key where the default partition's is",
+        Event::Membership(_) => MEMBERSHIP,
         Event::Link(link) => return more_than_loss(link),
         Event::CmLost(_) => "loses messages of the communication manager, which the adapter does not",
         Event::InterruptsLate(_) => "has interrupts come late",

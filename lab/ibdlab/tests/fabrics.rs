@@ -8,7 +8,7 @@ use std::thread::available_parallelism;
 use ibdlab::campaign::{Campaign, Search};
 use ibdlab::report::SmKind;
 use ibdlab::scenario::trouble::Event;
-use ibdlab::scenario::{Misfit, PartitionSpec, Scenario, Step, load};
+use ibdlab::scenario::{Membership, Misfit, PartitionSpec, Scenario, Step, load};
 
 fn fabric(index: u64) -> Scenario {
     Search::Fabrics(SmKind::Embedded).scenario(1, index)
@@ -160,6 +160,11 @@ fn a_thousand_fabrics_have_ports_too_small_or_slow_for_their_group() {
     let some = [
         ("a port with less MTU than its group", outside(|misfit| matches!(misfit, Misfit::Mtu { .. }))),
         ("a port slower than its group", outside(|misfit| matches!(misfit, Misfit::Rate { .. }))),
+        (
+            "a port that is a limited member for a while",
+            steps(|step| matches!(step, Step::MembershipChanges(_))),
+        ),
+        ("both P_Keys", count(|s| s.host.iter().any(|host| host.get_ref().membership == Membership::Both))),
         ("a group that changes", steps(|step| matches!(step, Step::GroupChanges(_)))),
     ];
     for (what, times) in some {

@@ -49,16 +49,39 @@ fn a_fast_host_that_makes_the_broadcast_group_lets_a_slow_one_in() {
     assert!(run.status.success(), "{said}");
 }
 
-/// OpenSM gives a group the hop limit of its scope, so the file's own goes.
-#[test]
-fn packets_to_opensms_groups_have_what_it_was_told() {
+/// Runs a scenario of `subnets`, with `change` made in its text. `turns` gives a switch no time, and OpenSM takes some to tell it of a member.
+fn runs(file: &str, change: impl Fn(&str) -> String) {
     let directory = tempfile::tempdir().expect("a directory");
-    let scenario = directory.path().join("groups.toml");
-    let text = std::fs::read_to_string(data("subnets/groups-of-their-own.toml")).expect("the scenario");
-    std::fs::write(&scenario, text.replace("hop_limit = 3\n", "")).expect("a scenario");
+    let scenario = directory.path().join("changed.toml");
+    let text = std::fs::read_to_string(data("subnets").join(file)).expect("the scenario");
+    let without_turns =
+        text.lines().map(|line| if line.starts_with("turns = ") { "resolve = {}" } else { line });
+    let text: Vec<&str> = without_turns.collect();
+    std::fs::write(&scenario, change(&text.join("\n"))).expect("a scenario");
     let run = ibdlab(&scenario).output().expect("ibdlab starts");
     let said = [&run.stdout, &run.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
     assert!(run.status.success(), "{said}");
+}
+
+/// OpenSM gives a group the hop limit of its scope, so the file's own goes.
+#[test]
+fn packets_to_opensms_groups_have_what_it_was_told() {
+    runs("groups-of-their-own.toml", |text| text.replace("hop_limit = 3\n", ""));
+}
+
+/// All of ibsim's ports have one MTU, so carol can be in every group.
+#[test]
+fn a_port_too_slow_for_opensms_group_comes_up_later() {
+    runs("ports-too-small.toml", |text| {
+        let carol = "mtu = 2048\nspeed = \"qdr\"\nstays_down = true\n";
+        let text = text.replace(carol, "speed = \"qdr\"\n");
+        text.replace("mtu = 4096", "mtu = 2048").replace("mtu = 1024", "mtu = 2048")
+    });
+}
+
+#[test]
+fn a_port_that_opensm_makes_a_limited_member_waits_for_its_p_key() {
+    runs("limited-members.toml", |text| text.replace("\"both\"", "\"full\""));
 }
 
 /// Processes that work in a directory below this one.

@@ -16,3 +16,8 @@ fn packets_to_groups_have_what_their_records_say() {
 fn a_port_too_small_for_its_group_says_so_and_comes_up_later() {
     assert_eq!(failures("subnets/ports-too-small.toml", 4), Vec::<String>::new());
 }
+
+#[test]
+fn a_port_that_becomes_a_limited_member_waits_for_its_p_key() {
+    assert_eq!(failures("subnets/limited-members.toml", 4), Vec::<String>::new());
+}

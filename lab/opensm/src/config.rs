@@ -32,6 +32,11 @@ pub(crate) fn options(directory: &str, partitions: &[Partition]) -> String {
 pub fn partitions_conf(partitions: &[Partition]) -> Result<String, Error> {
     let mut text = String::new();
     for (n, partition) in partitions.iter().enumerate() {
+        // With `allow_both_pkeys` it refuses joins of ports that have the full P_Key alone.
+        if partition.members.iter().any(|(_, membership)| *membership == Membership::Both) {
+            let why = "OpenSM is not asked for ports with both P_Keys";
+            return Err(Error::Partition(partition.name.clone(), why));
+        }
         let twice = partitions[..n].iter().any(|other| other.p_key.base() == partition.p_key.base());
         if twice {
             return Err(Error::Partition(partition.name.clone(), "its P_Key has been given already"));
@@ -128,6 +133,7 @@ fn member(ports: Ports, membership: Membership) -> String {
     let how = match membership {
         Membership::Full => "full",
         Membership::Limited => "limited",
+        Membership::Both => "both",
     };
     format!("{who}={how}")
 }

@@ -329,11 +329,15 @@ impl Sm {
         let mut first = PKey::DEFAULT_LIMITED.base();
         for partition in self.partitions() {
             if let Some(membership) = self.membership(&partition, port) {
+                let (full, limited) = (partition.p_key.full(), partition.p_key.limited());
                 let key = match membership {
-                    Membership::Full => partition.p_key.full(),
-                    Membership::Limited => partition.p_key.limited(),
+                    Membership::Full | Membership::Both => full,
+                    Membership::Limited => limited,
                 };
                 wanted.insert(key.base(), key);
+                if membership == Membership::Both {
+                    wanted.insert(second(key), limited);
+                }
                 if partition.index0 {
                     first = key.base();
                 }
@@ -418,6 +422,11 @@ impl PortSettings {
     }
 }
 
+/// Where the limited P_Key of a port is noted that has the full one of the same partition, too.
+const fn second(key: PKey) -> u16 {
+    key.full().0
+}
+
 /// Lays `wanted` keys out over a table as it is; keys nobody wants go, and what finds no place is left out.
 fn lay_out(table: &[PKey], mut wanted: BTreeMap<u16, PKey>, first: u16) -> Vec<PKey> {
     let mut laid_out = vec![PKey::default(); table.len()];
@@ -425,7 +434,8 @@ fn lay_out(table: &[PKey], mut wanted: BTreeMap<u16, PKey>, first: u16) -> Vec<P
         *entry = key;
     }
     for (entry, old) in laid_out.iter_mut().zip(table).skip(1) {
-        *entry = wanted.remove(&old.base()).unwrap_or_default();
+        let kept = wanted.remove(&old.base()).or_else(|| wanted.remove(&second(*old)));
+        *entry = kept.unwrap_or_default();
     }
     let mut rest = wanted.into_values();
     for entry in laid_out.iter_mut().skip(1).filter(|entry| !entry.is_valid()) {

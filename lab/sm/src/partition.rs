@@ -10,6 +10,8 @@ pub enum Membership {
     Full,
     /// Talks to full members only.
     Limited,
+    /// Has both P_Keys in its table.
+    Both,
 }
 
 /// A set of ports.

@@ -146,6 +146,7 @@ fn ends(first: &Event, later: &Event) -> bool {
             (Event::PortDown(_), Event::PortUp(_))
                 | (Event::SmStop(_), Event::SmRestart(_) | Event::SmFailover(_))
                 | (Event::PkeyRemoved(_), Event::PkeyAdded(_))
+                | (Event::Membership(_), Event::Membership(_))
                 | (Event::GroupDeleted(_), Event::GroupCreated(_))
                 | (Event::HcaRemoved(_), Event::HcaAdded(_))
                 | (Event::LinkClose(_), Event::LinkOpen(_))

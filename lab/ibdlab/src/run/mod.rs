@@ -293,6 +293,7 @@ impl Step {
             Step::PkeyMoves(_) => "pkey-moves",
             Step::HcaRemoval(_) => "hca-removal",
             Step::GroupChanges(_) => "group-changes",
+            Step::MembershipChanges(_) => "membership-changes",
             Step::UnloadUnderTraffic(_) => "unload-under-traffic",
             Step::Link(_) => "link",
             Step::Trouble(_) => "trouble",

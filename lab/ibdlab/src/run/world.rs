@@ -291,6 +291,7 @@ impl World {
             Step::PkeyMoves(step) => steps::pkey_moves(self, step),
             Step::HcaRemoval(step) => steps::hca_removal(self, step),
             Step::GroupChanges(step) => steps::group_changes(self, step),
+            Step::MembershipChanges(step) => steps::membership_changes(self, step),
             Step::UnloadUnderTraffic(step) => steps::unload_under_traffic(self, step),
             Step::FaultPoints(step) => steps::fault_points(self, step),
             Step::Link(link) => steps::faulty_link(self, link),

@@ -46,7 +46,10 @@ pub struct HostSpec {
     /// Does the adapter verify and make checksums, cut large sends, and have a reserved key for all memory?
     #[serde(default)]
     pub offloads: bool,
-    /// The port cannot be in the broadcast group of its partition, because the group has a larger MTU or rate: its link stays down.
+    /// How the subnet manager has the host's port in the partition.
+    #[serde(default, skip_serializing_if = "Membership::is_full")]
+    pub membership: Membership,
+    /// The port is no full member of its partition, or it cannot be in the broadcast group, because the group has a larger MTU or rate: its link stays down.
     #[serde(default = "no", skip_serializing_if = "is_false")]
     pub stays_down: Spanned<bool>,
     /// Multicast groups that the adapter can hear; hermon's `hermon_log_num_mcg` makes it 256.
@@ -78,6 +81,27 @@ impl HostSpec {
     pub fn rate(&self) -> Option<RateCode> {
         let (width, speed) = (LinkWidth::of_lanes(*self.width.get_ref())?, speed_of(self.speed));
         RateCode::of_link(sm::LinkWidth::from_wire(width as u8)?, speed.code(), speed.extended_code())
+    }
+}
+
+/// A port's P_Keys of a partition: that of a full member, that of a limited one, or both. A limited member talks to full ones alone, and has no
+/// link on illumos.
+#[derive(Clone, Copy, Debug, Default, Deserialize, Serialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum Membership {
+    #[default]
+    Full,
+    Limited,
+    Both,
+}
+
+impl Membership {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Full, Self::Limited, Self::Both];
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    fn is_full(&self) -> bool {
+        *self == Self::Full
     }
 }
 

@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 
 use crate::report::HcaKind;
-pub use host::{Cidr, HostSpec, Speed};
+pub use host::{Cidr, HostSpec, Membership, Speed};
 pub use lab_world::Driver;
 pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
@@ -100,6 +100,9 @@ pub enum Step {
     PkeyMoves(PkeyMovesStep),
     /// A host's adapter is pulled while it is in use.
     HcaRemoval(HcaRemovalStep),
+    /// The subnet manager has a host's port in its partition in another way. As a limited member its link goes down, and comes up once it is a
+    /// full one again.
+    MembershipChanges(MembershipChangesStep),
     /// The subnet manager is configured anew and takes over again: the broadcast group of a partition carries something else. Links whose
     /// ports can be in it come up, others go down.
     GroupChanges(GroupChangesStep),
@@ -243,6 +246,23 @@ pub struct PkeyMovesStep {
 #[serde(deny_unknown_fields)]
 pub struct HcaRemovalStep {
     pub host: Spanned<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MembershipChangesStep {
+    pub host: Spanned<String>,
+    pub to: Membership,
+    /// The link must be up or down so long after.
+    #[serde(default = "default_within", deserialize_with = "range::within_ms")]
+    pub within_ms: u64,
+}
+
+impl MembershipChangesStep {
+    /// What happens to the port.
+    pub fn change(&self) -> trouble::MembershipTo {
+        trouble::MembershipTo { host: self.host.clone(), to: self.to }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

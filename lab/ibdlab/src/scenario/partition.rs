@@ -5,7 +5,8 @@ use serde_spanned::Spanned;
 use sm::RateCode;
 use sm::partition::SCOPE_LINK_LOCAL;
 
-use super::{GroupChangesStep, HostSpec, Scenario, default_mtu, default_pkey, range, yes};
+use super::trouble::MembershipTo;
+use super::{GroupChangesStep, HostSpec, Membership, Scenario, default_mtu, default_pkey, range, yes};
 
 /// A partition, and what its broadcast group is like if the subnet manager makes it.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -79,9 +80,11 @@ impl PartitionSpec {
     }
 }
 
-/// Why a port cannot be in a broadcast group.
+/// Why a link cannot come up on a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Misfit {
+    /// The port is a limited member: it does not have the P_Key of the link.
+    Limited,
     /// Bytes that the port and the group carry.
     Mtu { port: u32, group: u32 },
     /// How fast they are.
@@ -95,8 +98,11 @@ impl Scenario {
         partitions.find(|partition| (partition.pkey.get_ref() ^ host.pkey.get_ref()) & 0x7fff == 0)
     }
 
-    /// Why a host's port cannot be in the broadcast group that the subnet manager makes; `None` if it can, or if there is no such group.
+    /// Why a host's port has no full member's P_Key, or cannot be in the broadcast group that the subnet manager makes; `None` if neither is so.
     pub fn misfit(&self, host: &HostSpec) -> Option<Misfit> {
+        if host.membership == Membership::Limited {
+            return Some(Misfit::Limited);
+        }
         let partition = self.partition_of(host).filter(|partition| partition.ipoib)?;
         let (port, group) =
             (*host.mtu.as_ref().unwrap_or(&self.fabric.mtu).get_ref(), *partition.mtu.get_ref());
@@ -105,6 +111,14 @@ impl Scenario {
         }
         let (port, group) = (host.rate()?, RateCode(*partition.rate.get_ref()));
         port.cmp_speed(group).is_lt().then_some(Misfit::Rate { port, group })
+    }
+
+    /// How a port is in its partition from now on.
+    pub fn change_membership(&mut self, change: &MembershipTo) {
+        let mut hosts = self.host.iter_mut().map(Spanned::as_mut);
+        if let Some(host) = hosts.find(|host| host.name.get_ref() == change.host.get_ref()) {
+            host.membership = change.to;
+        }
     }
 
     /// The broadcast group of a partition as a step has it from now on.

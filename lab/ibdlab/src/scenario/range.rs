@@ -105,7 +105,7 @@ ranges! {
     changes: "changes" of "schedule", 0, 1_000;
     within_calls: "within" of "schedule", 1, 1_000_000_000;
     turn_calls: "calls" of "schedule", 1, 1_000_000;
-    within_ms: "within_ms" of "up, flap, sm-restart, pkey-moves, group-changes, unload-under-traffic", 0, RUN_MS;
+    within_ms: "within_ms" of "up, flap, sm-restart, pkey-moves, group-changes, membership-changes, unload-under-traffic", 0, RUN_MS;
     trouble_within_ms: "within_ms" of "trouble", 0, RUN_MS;
     after_first_ms: "after_first_ms" of "up", 0, RUN_MS;
     idle_for_ms: "for_ms" of "idle", 0, RUN_MS;

@@ -293,10 +293,26 @@ fn a_host_that_stays_down_has_a_reason_and_takes_no_part() {
         (
             "name = \"b\"",
             "name = \"b\"\nmtu = 256\nstays_down = true",
-            "15: `b` cannot be in the broadcast group of its partition here: its link is down",
+            "15: `b` cannot be in its partition or its broadcast group here: its link is down",
+        ),
+    ]);
+    check(&[
+        (
+            "name = \"b\"",
+            "name = \"b\"\ndriver = \"ibp\"\nmembership = \"limited\"",
+            "10: `b` is a limited member of its partition and has no link: expected `stays_down = true`",
+        ),
+        (
+            "name = \"b\"",
+            "name = \"b\"\nmembership = \"limited\"\nstays_down = true",
+            "10: `b` is a limited member, of whose P_Key no `ibd` is made: expected `ibp`",
         ),
     ]);
     check_steps(&[
+        (
+            "membership-changes = { host = \"a\", to = \"limited\" }\n[[step]]\nflap = { host = \"a\", down_ms = 1 }",
+            "15: `a` cannot be in its partition or its broadcast group here: its link is down",
+        ),
         (
             "group-changes = { pkey = 0x8001 }",
             "13: the subnet manager makes no broadcast group with P_Key 0x8001",
@@ -305,7 +321,7 @@ fn a_host_that_stays_down_has_a_reason_and_takes_no_part() {
         ("group-changes = { pkey = 0xffff, rate = 99 }", "13: rate is 99: expected 2 to 24"),
         (
             "group-changes = { pkey = 0xffff, rate = 16 }\n[[step]]\nflap = { host = \"a\", down_ms = 1 }",
-            "15: `a` cannot be in the broadcast group of its partition here: its link is down",
+            "15: `a` cannot be in its partition or its broadcast group here: its link is down",
         ),
     ]);
 }

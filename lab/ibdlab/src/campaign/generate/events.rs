@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand::RngExt;
 
 use super::{Generator, at};
-use crate::scenario::Nothing;
 use crate::scenario::trouble::{
-    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed, OnHost,
-    PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaRequest, SaStatus, SaTrouble, SmComesBack,
-    SmMoves, SubnetPrefix, TimedEvent,
+    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed,
+    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaRequest, SaStatus,
+    SaTrouble, SmComesBack, SmMoves, SubnetPrefix, TimedEvent,
 };
+use crate::scenario::{Membership, Nothing};
 
 const GROUPS: [IpAddr; 4] = [
     IpAddr::V4(Ipv4Addr::new(239, 1, 2, 3)),
@@ -44,7 +44,7 @@ fn is_of_connections(kind: FaultPoint) -> bool {
 }
 
 /// Kinds of events, some with several numbers.
-pub(super) const KINDS: u32 = 30;
+pub(super) const KINDS: u32 = 31;
 
 impl Generator<'_> {
     /// One event, and often the one that ends it.
@@ -91,6 +91,7 @@ impl Generator<'_> {
             26 => (Event::SendsHang(HostForMs { host: at(host), for_ms: self.short_ms() }), None),
             27 => (self.property_set(host), None),
             28 => (Event::PathAsk(on), None),
+            30 => self.memberships(&host),
             18 => (Event::QpBreaks(on), None),
             19 => (self.packet(host), None),
             20 => (Event::HcaRemoved(on.clone()), Some(Event::HcaAdded(on))),
@@ -165,6 +166,13 @@ impl Generator<'_> {
 
     pub(super) fn pkey_added(&mut self, host: &str) -> Event {
         Event::PkeyAdded(PkeyAt { host: at(host.to_owned()), index: at(self.rng.random_range(0..8)) })
+    }
+
+    /// A port becomes a limited member, and often a full one again.
+    fn memberships(&mut self, host: &str) -> (Event, Option<Event>) {
+        let to = |to| Event::Membership(MembershipTo { host: at(host.to_owned()), to });
+        let second = self.pick(&[Membership::Full, Membership::Full, Membership::Both, Membership::Limited]);
+        (to(self.pick(&Membership::ALL)), Some(to(second)))
     }
 
     fn allocation_fails(&mut self, host: String) -> Event {

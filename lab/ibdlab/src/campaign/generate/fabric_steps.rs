@@ -10,8 +10,8 @@ use crate::report::SmKind;
 use crate::scenario::trouble::{Event, GroupOf, LinkFaulty, OnHost, SmComesBack, TimedEvent};
 use crate::scenario::{
     AttachStep, ByteSize, EavesdropStep, FlapStep, GroupChangesStep, HcaRemovalStep, HostSpec, IdleStep,
-    MulticastStep, Nothing, PingStep, PkeyMovesStep, SmRestartStep, Step, TcpStep, TroubleStep, TurnsStep,
-    UpStep,
+    Membership, MembershipChangesStep, MulticastStep, Nothing, PingStep, PkeyMovesStep, SmRestartStep, Step,
+    TcpStep, TroubleStep, TurnsStep, UpStep,
 };
 
 /// A timeline has so many echoes between two addresses, whatever its length.
@@ -71,7 +71,7 @@ impl<'a, 'g> Steps<'a, 'g> {
     }
 
     fn step(&mut self) {
-        match self.draw.rng.random_range(0..26) {
+        match self.draw.rng.random_range(0..27) {
             0..=2 => self.ping(),
             3 => self.tcp(),
             4 => self.faulty_tcp(),
@@ -85,13 +85,14 @@ impl<'a, 'g> Steps<'a, 'g> {
             18 => self.hca_removal(),
             19 => self.steps.push(Step::Resolve(Nothing {})),
             20 | 21 => self.group_changes(),
+            22 => self.membership_changes(&Membership::ALL),
             _ => self.trouble(),
         }
     }
 
     /// What a real OpenSM takes part in, in real time.
     fn real_step(&mut self) {
-        match self.draw.rng.random_range(0..13) {
+        match self.draw.rng.random_range(0..14) {
             0 | 1 => self.ping(),
             2 => self.tcp(),
             3 | 4 => self.multicast(),
@@ -100,6 +101,7 @@ impl<'a, 'g> Steps<'a, 'g> {
             8 | 9 => self.sm_restart(&[300, 1_000]),
             10 => self.steps.push(Step::Resolve(Nothing {})),
             11 => self.group_changes(),
+            12 => self.membership_changes(&[Membership::Limited, Membership::Full]),
             _ => self.steps.push(Step::Memberships(Nothing {})),
         }
     }
@@ -233,6 +235,17 @@ impl<'a, 'g> Steps<'a, 'g> {
             rate: Some(at(rate)),
             within_ms: self.within_ms() + LONGEST_PAUSE_MS,
         }));
+    }
+
+    /// A port becomes a limited member, or has both P_Keys, for a while.
+    fn membership_changes(&mut self, to: &[Membership]) {
+        let Some([host]) = self.some() else { return };
+        let within_ms = self.within_ms() + LONGEST_PAUSE_MS;
+        let changes = |to| Step::MembershipChanges(MembershipChangesStep { host: name(host), to, within_ms });
+        let to = self.draw.pick(to);
+        self.steps.push(changes(to));
+        self.idle(&[10, 1_000, 61_000]);
+        self.steps.push(changes(Membership::Full));
     }
 
     fn pkey_moves(&mut self) {

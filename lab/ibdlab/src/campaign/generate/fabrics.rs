@@ -16,7 +16,7 @@ use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at};
 use crate::report::SmKind;
 use crate::scenario::trouble::Event;
 use crate::scenario::{
-    Cidr, Driver, FabricSpec, HostSpec, PartitionSpec, PropertyText, Scenario, Speed, Step,
+    Cidr, Driver, FabricSpec, HostSpec, Membership, PartitionSpec, PropertyText, Scenario, Speed, Step,
 };
 
 /// Makes the draw another one than that of schedules.
@@ -107,6 +107,8 @@ impl Generator<'_> {
         }
         if sm == SmKind::Opensm {
             hosts.iter_mut().for_each(as_ibsim_has_it);
+        } else {
+            hosts.iter_mut().for_each(|host| self.give_both(host));
         }
         let partition = links.iter().map(|link| at(link.partition.clone())).collect();
         let mut step = Steps::new(self, &links, &hosts, sm).draw();
@@ -160,6 +162,7 @@ impl Generator<'_> {
             addresses: at(Vec::new()),
             offloads: self.rng.random_range(0..3) == 0,
             stays_down: at(false),
+            membership: Membership::Full,
             groups: fabric::HcaAttr::default().max_mcg,
             properties: self.properties(),
             conf: if self.rng.random() { rings(self.rng) } else { BTreeMap::new() },
@@ -233,6 +236,13 @@ impl Generator<'_> {
         let mtu = self.pick(&[most, most, 2048, 1024]).clamp(least, most);
         host.mtu = (mtu < most).then(|| at(mtu));
         mtu
+    }
+
+    /// Some ports have both P_Keys of their partition.
+    fn give_both(&mut self, host: &mut HostSpec) {
+        if self.rng.random_range(0..8) == 0 {
+            host.membership = Membership::Both;
+        }
     }
 
     fn unused_pkey(&mut self, hosts: &[HostSpec]) -> u16 {

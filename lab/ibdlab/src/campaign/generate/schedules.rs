@@ -10,8 +10,8 @@ use serde_spanned::Spanned;
 use super::{Generator, LEAST_MTU_OF_IPV6, NAMES, at};
 use crate::scenario::trouble::{Delayed, Event, QpOf, TimedEvent};
 use crate::scenario::{
-    AttachStep, Cidr, Driver, FabricSpec, HostSpec, Nothing, PartitionSpec, PropertyText, Scenario, Speed,
-    Step, TroubleStep, UpStep,
+    AttachStep, Cidr, Driver, FabricSpec, HostSpec, Membership, Nothing, PartitionSpec, PropertyText,
+    Scenario, Speed, Step, TroubleStep, UpStep,
 };
 
 /// Timelines are mostly short: what races does so at once, and a short one is soon run.
@@ -161,6 +161,7 @@ impl Generator<'_> {
             addresses: at(addresses),
             offloads: self.rng.random_range(0..3) == 0,
             stays_down: at(false),
+            membership: Membership::Full,
             groups: fabric::HcaAttr::default().max_mcg,
             properties: self.properties(),
             conf: BTreeMap::new(),

@@ -16,7 +16,7 @@ mod under_traffic;
 
 pub use counts::counts;
 pub use fault_points::fault_points;
-pub use group_changes::group_changes;
+pub use group_changes::{group_changes, membership_changes};
 pub use lifecycle::{attach, flap, idle, unload, up};
 pub use linux::{linux_fetch, linux_ping};
 pub use memberships::memberships;

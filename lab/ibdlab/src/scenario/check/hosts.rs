@@ -10,7 +10,7 @@ use sm::RateCode;
 use smoltcp::wire::IpCidr;
 
 use super::{Checked, Fault, check_mtu, check_pkey, fault, is_name, is_written, partition, place};
-use crate::scenario::{HostSpec, Misfit, Scenario};
+use crate::scenario::{Driver, HostSpec, Membership, Misfit, Scenario};
 use crate::setup::guid_of;
 
 /// The IP layer's table of addresses per interface.
@@ -81,6 +81,11 @@ fn check_partition(scenario: &Scenario, host: &HostSpec) -> Checked {
         let message = format!("P_Key {pkey:#06x}{unsaid} is in no partition of this file");
         return Err(Fault { span: place(&host.pkey, &host.name), message });
     }
+    if host.membership == Membership::Limited && host.driver == Driver::Ibd {
+        let message =
+            format!("`{}` is a limited member, of whose P_Key no `ibd` is made: expected `ibp`", host.name);
+        return fault(&host.name, message);
+    }
     check_group(scenario, host)
 }
 
@@ -94,6 +99,10 @@ fn check_group(scenario: &Scenario, host: &HostSpec) -> Checked {
                 "`{name}` can be in the broadcast group of its partition, and `stays_down` says that it cannot"
             );
             return fault(&host.stays_down, message);
+        }
+        (Some(Misfit::Limited), false) => {
+            let message = format!("`{name}` is a limited member of its partition and has no link");
+            (message, name.span())
         }
         (Some(Misfit::Mtu { port, group }), false) => {
             let at = host.mtu.as_ref().unwrap_or(&scenario.fabric.mtu);

@@ -24,7 +24,7 @@ fn check_host(now: &Scenario, host: &HostSpec, span: std::ops::Range<usize>) -> 
         Some(_) => Err(Fault {
             span,
             message: format!(
-                "`{}` cannot be in the broadcast group of its partition here: its link is down",
+                "`{}` cannot be in its partition or its broadcast group here: its link is down",
                 host.name
             ),
         }),
@@ -48,6 +48,7 @@ fn named(step: &Step) -> Vec<&Spanned<String>> {
         Step::SmRestart(step) => step.breaks.iter().collect(),
         Step::Trouble(step) => step.tcp.iter().map(|tcp| &tcp.from).collect(),
         Step::GroupChanges(_)
+        | Step::MembershipChanges(_)
         | Step::Turns(_)
         | Step::Link(_)
         | Step::Idle(_)

@@ -18,8 +18,10 @@ pub fn check(scenario: &Scenario) -> Checked {
     for step in &scenario.step {
         check_step(&now, step)?;
         outside::check(&now, step)?;
-        if let Step::GroupChanges(change) = step.get_ref() {
-            now.change_group(change);
+        match step.get_ref() {
+            Step::GroupChanges(change) => now.change_group(change),
+            Step::MembershipChanges(change) => now.change_membership(&change.change()),
+            _ => {}
         }
     }
     let mut counts = scenario.step.iter().filter(|step| matches!(step.get_ref(), Step::Counts(_)));
@@ -54,6 +56,7 @@ fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
         Step::PkeyMoves(step) => check_host(scenario, &step.host, false),
         Step::HcaRemoval(step) => check_host(scenario, &step.host, false),
         Step::GroupChanges(step) => check_change(scenario, step),
+        Step::MembershipChanges(step) => known_host(scenario, &step.host).map(drop),
         Step::FaultPoints(step) => check_host(scenario, &step.host, false),
         Step::Link(link) => known_host(scenario, &link.host).map(drop),
         Step::Trouble(step) => {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 
 use super::Malformed;
-use crate::scenario::Nothing;
+use crate::scenario::{Membership, Nothing};
 
 /// Something that happens to a world. Whatever of it still holds when the timeline ends is undone then.
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
@@ -35,6 +35,8 @@ pub enum Event {
     PkeyRemoved(OnHost),
     /// It is in the table again, at this index.
     PkeyAdded(PkeyAt),
+    /// A host's port has its P_Key as a limited member, as a full one, or both.
+    Membership(MembershipTo),
     /// The broadcast groups are gone, whoever was in them; the subnet manager reports it.
     GroupDeleted(Nothing),
     /// The subnet manager makes the broadcast groups again that it is configured with.
@@ -119,6 +121,7 @@ impl Event {
             Self::PropertySet(set) => Some(&set.host),
             Self::SendsHang(hang) => Some(&hang.host),
             Self::PkeyAdded(at) => Some(&at.host),
+            Self::Membership(to) => Some(&to.host),
             Self::AllocationFails(fails) => Some(&fails.host),
             Self::Link(link) => Some(&link.host),
             Self::CmLost(lost) => Some(&lost.host),
@@ -310,6 +313,13 @@ pub struct PkeyAt {
     /// Place in the port's table, from 0.
     #[serde(deserialize_with = "crate::scenario::range::index")]
     pub index: Spanned<u16>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MembershipTo {
+    pub host: Spanned<String>,
+    pub to: Membership,
 }
 
 /// So many calls of a kind succeed, then so many fail.

@@ -24,8 +24,8 @@ use super::TcpStep;
 
 pub use event::{
     AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty,
-    OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes, SaRequest, SaStatus,
-    SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
+    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes,
+    SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
 pub use timed::{Call, TimedEvent};

@@ -18,6 +18,7 @@ use super::{Scene, software};
 use crate::packets;
 use crate::report::Findings;
 use crate::run::world::World;
+use crate::scenario::Membership;
 use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, SaTrouble};
 
 /// Management class of the communication manager.
@@ -109,6 +110,7 @@ impl Scene for Subnet {
             (Event::Sa(trouble), _) => self.sa_trouble(number, host, trouble)?,
             (Event::PkeyRemoved(_), Some(host)) => self.place_pkey(host.port, None)?,
             (Event::PkeyAdded(at), Some(host)) => self.place_pkey(host.port, Some(*at.index.get_ref()))?,
+            (Event::Membership(to), Some(host)) => self.have_as(host.port, to.to)?,
             (Event::GroupDeleted(_), _) => self.delete_groups(),
             (Event::GroupCreated(_), _) => self.sm.set_partitions(self.partitions.clone()),
             (Event::AllocationFails(fails), Some(host)) => {
@@ -254,6 +256,25 @@ impl Subnet {
         if let Some(index) = index {
             let entry = table.get_mut(usize::from(index));
             *entry.with_context(|| format!("the P_Key table has no index {index}"))? = *pkey;
+        }
+        self.infiniband.fabric().set_pkeys(port, &table)?;
+        Ok(())
+    }
+
+    /// Has the P_Key of a port's link in its table as that of a full member, of a limited one, or both.
+    fn have_as(&self, port: Guid, membership: Membership) -> Result<()> {
+        let Some(pkey) = self.ports.get(&port) else { return Ok(()) };
+        let Some(view) = self.infiniband.fabric().subnet_port(port) else { return Ok(()) };
+        let mut table = view.attr.pkeys;
+        let is_own = |entry: &PKey| (entry.0 ^ pkey.0) & 0x7fff == 0;
+        let at = table.iter().position(is_own).unwrap_or_default();
+        table.iter_mut().filter(|entry| is_own(entry)).for_each(|entry| *entry = PKey(0));
+        let (full, limited) = (PKey(pkey.0 | 0x8000), PKey(pkey.0 & 0x7fff));
+        if let Some(entry) = table.get_mut(at) {
+            *entry = if membership == Membership::Limited { limited } else { full };
+        }
+        if let (Membership::Both, Some(free)) = (membership, table.iter_mut().find(|entry| entry.0 == 0)) {
+            *free = limited;
         }
         self.infiniband.fabric().set_pkeys(port, &table)?;
         Ok(())
