@@ -10,8 +10,8 @@ use sm::records::McMemberRecord;
 use crate::scenario::trouble::Malformed;
 
 const IPV4: u16 = 0x0800;
-const ARP: u16 = 0x0806;
-const IPV6: u16 = 0x86dd;
+pub const ARP: u16 = 0x0806;
+pub const IPV6: u16 = 0x86dd;
 /// ICMPv6, and a neighbour solicitation in it.
 const ICMPV6: u8 = 58;
 const SOLICITATION: u8 = 135;
@@ -62,7 +62,9 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, target: Target, content:
     let Some(own_gid) = view.attr.gids.first().copied() else { return };
     let (sm_lid, sm_gid) = sm.inspect(|sm| (sm.lid(), Gid::of_port(sm.config().sa.prefix, sm.config().guid)));
     let groups = Groups { sm, pkey: target.pkey };
-    for qpn in hca.qpns() {
+    // All that are in a group hear the one packet that is sent to it.
+    let copies = if matches!(content, Content::Raw(_, true)) { 1 } else { usize::MAX };
+    for qpn in hca.qpns().into_iter().take(copies) {
         let draft = Draft {
             slid: sm_lid,
             dlid: view.attr.lid,
@@ -219,7 +221,7 @@ const fn global(sgid: Gid, dgid: Gid) -> Grh {
     Grh { tclass: 0, flow_label: 0, hop_limit: 0, sgid, dgid }
 }
 
-fn ipoib(ethertype: u16, payload: &[u8]) -> Vec<u8> {
+pub fn ipoib(ethertype: u16, payload: &[u8]) -> Vec<u8> {
     let mut bytes = ethertype.to_be_bytes().to_vec();
     bytes.extend([0, 0]);
     bytes.extend(payload);

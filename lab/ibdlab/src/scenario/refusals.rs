@@ -131,6 +131,10 @@ fn a_number_of_an_event_outside_its_range_is_refused() {
             "14: mlids_later is 0xffff: expected 0x0 to 0x3000",
         ),
         ("sm-failover = { lid = 0xc000 }".to_owned(), "14: lid is 0xc000: expected 0x1 to 0xbfff"),
+        (
+            "strangers = { host = \"a\", claim = \"groups\", per_second = 0, for_ms = 1 }".to_owned(),
+            "14: per_second is 0: expected 1 to 100000",
+        ),
         ("pkey-added = { host = \"a\", index = 64 }".to_owned(), "14: index is 64: expected 0 to 63"),
     ] {
         let message = refusal(PING, &event(&what));

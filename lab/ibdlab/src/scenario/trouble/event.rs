@@ -6,7 +6,7 @@ use fakekernel::FaultKind;
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 
-use super::Malformed;
+use super::{Malformed, Strangers};
 use crate::scenario::{Membership, Nothing};
 
 /// Something that happens to a world. Whatever of it still holds when the timeline ends is undone then.
@@ -61,6 +61,8 @@ pub enum Event {
     Packet(PacketTo),
     /// A packet of any content arrives.
     RawPacket(RawPacketTo),
+    /// Strangers ask for a host's addresses for a time, in names that they do not have.
+    Strangers(Strangers),
     /// A host's adapter is pulled.
     HcaRemoved(OnHost),
     /// The pulled adapter is back; the host's modules are loaded anew for it.
@@ -128,6 +130,7 @@ impl Event {
             Self::InterruptsLate(late) | Self::CommandsSlow(late) => Some(&late.host),
             Self::Packet(packet) => Some(&packet.to),
             Self::RawPacket(packet) => Some(&packet.to),
+            Self::Strangers(strangers) => Some(&strangers.host),
             Self::Promiscuous(mode) => Some(&mode.host),
             Self::GroupJoin(group) | Self::GroupLeave(group) => Some(&group.host),
             Self::Sa(sa) => sa.from.as_ref(),

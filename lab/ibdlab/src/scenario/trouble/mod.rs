@@ -16,6 +16,7 @@
 
 mod event;
 mod malformed;
+mod strangers;
 mod timed;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,7 @@ pub use event::{
     SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;
+pub use strangers::{Claim, Strangers};
 pub use timed::{Call, TimedEvent};
 
 /// See the module's documentation.

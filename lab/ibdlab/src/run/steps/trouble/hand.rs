@@ -89,6 +89,8 @@ pub struct Hand {
     pub port: fabric::Guid,
     pub kernel: fakekernel::Kernel,
     pub pkey: u16,
+    /// The addresses of its IP.
+    pub addresses: Vec<IpAddr>,
     shared: Arc<Shared>,
     thread: Thread,
 }
@@ -183,6 +185,7 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
 impl Hand {
     fn new(host: HostRun, others: Others, infiniband: InfiniBand, background: Background) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
+        let addresses = host.addresses.iter().map(|cidr| cidr.address().into()).collect();
         let state = State {
             tasks: VecDeque::new(),
             happened: Vec::new(),
@@ -198,7 +201,7 @@ impl Hand {
         let body = shared.clone();
         let thread =
             kernel.spawn("administrator", Ctx::User, move || body.run(others, infiniband, background));
-        Self { name, port, kernel, pkey, shared, thread }
+        Self { name, port, kernel, pkey, addresses, shared, thread }
     }
 
     /// Has the host something to do?

@@ -10,6 +10,7 @@ mod paths;
 mod senders;
 pub mod settle;
 mod software;
+mod strangers;
 mod subnet;
 mod tally;
 

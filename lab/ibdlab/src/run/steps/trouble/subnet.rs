@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 use super::calls::Calls;
 use super::hand::Hand;
+use super::strangers;
+use super::strangers::Flood;
 use super::{Scene, software};
 use crate::packets;
 use crate::report::Findings;
@@ -34,6 +36,8 @@ pub struct Subnet {
     partitions: Vec<sm::Partition>,
     prefix: u64,
     calls: Calls,
+    /// Every one that has begun.
+    floods: Vec<Flood>,
     /// The events that the SA's misdeeds are for, the last one first, as in its script.
     misdeeds: Vec<usize>,
     /// Events that came to nothing.
@@ -52,6 +56,8 @@ pub enum Undo {
     Sends(Guid),
     /// The commands of a host to its adapters take no time again.
     Commands(Kernel),
+    /// A flood of forged packets is over.
+    Strangers,
     /// The administrator inside an adapter does for a port what it should, unless something else was done to it since.
     Sa(Guid, u64),
 }
@@ -71,6 +77,7 @@ impl Subnet {
             partitions,
             prefix,
             calls: Calls::default(),
+            floods: Vec::new(),
             misdeeds: Vec::new(),
             in_vain: Vec::new(),
         })
@@ -166,6 +173,11 @@ impl Scene for Subnet {
                 let content = packets::Content::Raw(&bytes, packet.broadcast);
                 packets::inject(&self.infiniband, &self.sm, target(host), &content);
             }
+            (Event::Strangers(strangers), Some(host)) => {
+                let target = strangers::Target::of(host, hands);
+                self.floods.push(Flood::begin(&self.infiniband, &self.sm, &host.kernel, target, strangers));
+                return Ok(Some((Nanos::from_millis(strangers.for_ms), Undo::Strangers)));
+            }
             (event, _) => return Err(anyhow!("{event:?} is nothing that happens to the subnet")),
         }
         Ok(None)
@@ -189,12 +201,15 @@ impl Scene for Subnet {
                     hca.set_late_interrupts(None);
                 }
             }
+            // Each ends by itself.
+            Undo::Strangers => {}
             Undo::Sa(..) => {}
         }
         Ok(())
     }
 
     fn heal(&mut self) -> Result<()> {
+        self.floods.drain(..).for_each(Flood::end);
         self.in_vain.extend(self.calls.heal());
         for port in self.ports.keys().copied().collect::<Vec<_>>() {
             self.infiniband.fabric().lose_no_more(port);

@@ -1,0 +1,42 @@
+//! Floods of forged ARP requests and neighbour solicitations.
+
+use serde::{Deserialize, Serialize};
+use serde_spanned::Spanned;
+
+/// A flood to one host. Each packet asks for an address of the host, in another sender's name, so that IP answers each sender.
+/// The packets arrive one at a time, evenly: ARP requests and solicitations by turns, as far as the host has addresses of both families.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Strangers {
+    pub host: Spanned<String>,
+    /// Where the senders say they are.
+    pub claim: Claim,
+    /// Packets in a second of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::per_second")]
+    pub per_second: u32,
+    /// Milliseconds of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
+    pub for_ms: u64,
+}
+
+/// The link-layer address that a sender says it has. Each sender has another one, except of `Broadcast`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Claim {
+    /// A GID that no port has.
+    AbsentPorts,
+    /// A queue pair of a port that is there, another one each time.
+    QueuePairs,
+    /// A solicited-node group of the host's partition.
+    Groups,
+    /// A group that IP has no part in.
+    ForeignGroups,
+    /// The broadcast group of the host's link.
+    Broadcast,
+}
+
+impl Claim {
+    /// Every one.
+    pub const ALL: [Self; 5] =
+        [Self::AbsentPorts, Self::QueuePairs, Self::Groups, Self::ForeignGroups, Self::Broadcast];
+}
