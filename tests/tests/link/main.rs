@@ -14,6 +14,7 @@ mod c_driver;
 mod calm;
 mod connections;
 mod contract;
+mod crowded;
 mod events;
 mod faults;
 mod groups;

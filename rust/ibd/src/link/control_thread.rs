@@ -208,6 +208,14 @@ fn print(shared: &KArc<Shared>, note: Note) {
             log!(note, name, "Failure on port up to rejoin multicast gid {group:?}");
         }
         Note::SendRefused(status) => log!(note, name, "the adapter refused to send a packet: {status}"),
+        Note::NoRoom => log!(note, name, "too many multicast groups at once: some are not reached or heard"),
+        Note::Misses(number) => {
+            log!(
+                note,
+                name,
+                "no place for {number} multicast groups or more that promiscuous mode would hear"
+            );
+        }
         Note::Missed(group) => log!(note, name, "IBA promiscuous mode missed multicast gid {group:?}"),
     }
 }

@@ -202,8 +202,19 @@ impl Source for Paths {
 struct Groups(KArc<Shared>);
 
 impl Source for Groups {
-    const NAMES: &'static [&'static CStr] =
-        &[c"entries", c"capacity", c"wanted", c"joined", c"send_only", c"stale", c"out", c"retrying"];
+    const NAMES: &'static [&'static CStr] = &[
+        c"entries",
+        c"capacity",
+        c"wanted",
+        c"joined",
+        c"send_only",
+        c"stale",
+        c"out",
+        c"retrying",
+        c"gave_way",
+        c"no_room",
+        c"missed",
+    ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
         let control = self.0.control.lock();
@@ -212,6 +223,7 @@ impl Source for Groups {
         let mut shown = Shown::new(values);
         shown.put([counts.known, capacity, counts.wanted, counts.heard]);
         shown.put([counts.send_only, counts.stale, counts.out, counts.retrying]);
+        shown.put([counts.gave_way, counts.no_room, counts.missed]);
     }
 }
 

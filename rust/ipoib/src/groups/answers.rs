@@ -2,7 +2,7 @@
 
 use core::ops::DerefMut;
 
-use super::{Action, Asker, GroupSlot, Groups, JoinError, Mode, NOTICES, Resolved, StandIn};
+use super::{Action, Asker, GroupSlot, Groups, JoinError, Mode, NOTICES, Resolved, SENT, StandIn};
 use crate::addr::Mgid;
 use crate::table::Id;
 
@@ -32,11 +32,15 @@ where
         let Some(group) = self.table.get_mut(id) else { return false };
         group.used = true;
         group.send |= group.full == 0 && !group.non;
-        if group.is_ready() {
-            return true;
+        let (sends, ready) = (group.send, group.is_ready());
+        self.keep(id);
+        if sends {
+            self.table.push_back(SENT, id);
         }
-        self.try_now(id);
-        false
+        if !ready {
+            self.try_now(id);
+        }
+        ready
     }
 
     /// Answers whoever waits for this group, if anybody does.
@@ -68,7 +72,7 @@ where
     pub(super) fn redirect(&mut self, id: Id, to: Mgid) {
         let routers = self.all_routers(to).filter(|routers| routers.canonical() != to.canonical());
         let Some(routers) = routers else { return self.conclude(id, Err(JoinError::Refused)) };
-        match self.find_or_add(routers, 0) {
+        match self.place_to_stand_in(routers) {
             Err(error) => self.answer(id, Err(error)),
             Ok(routers) if self.see_that_it_is_held(routers) => self.answer(id, Ok(StandIn::AllRouters)),
             Ok(routers) => {

@@ -2,6 +2,7 @@
 
 use core::ops::DerefMut;
 
+use super::room::Room;
 use super::{GroupSlot, Groups, Operation, Roles};
 
 /// Groups, each in as many of these as hold for it.
@@ -21,6 +22,12 @@ pub struct Counts {
     pub out: u64,
     /// A join or a leave has failed, and is tried again after a pause.
     pub retrying: u64,
+    /// Groups that were left so that another one has their place, since the machine was made.
+    pub gave_way: u64,
+    /// Groups that found no room, since the machine was made.
+    pub no_room: u64,
+    /// Groups that promiscuous mode does not hear because the adapter or the table has no place for them, since it listed the groups last.
+    pub missed: u64,
 }
 
 impl<G, S> Groups<G, S>
@@ -35,7 +42,8 @@ where
 
     /// Looks at every group there is: takes time in proportion to the room for them.
     pub fn counts(&self) -> Counts {
-        let mut counts = Counts::default();
+        let Room { gave_way, refused: no_room, missed, .. } = self.room;
+        let mut counts = Counts { gave_way, no_room, missed, ..Counts::default() };
         let mut from = 0;
         while let Some((at, id)) = self.table.next_from(from) {
             from = at + 1;

@@ -12,7 +12,11 @@
 
 mod answers;
 mod counts;
+mod promiscuous;
 mod reconcile;
+mod room;
+#[cfg(test)]
+mod room_tests;
 #[cfg(test)]
 mod tests;
 
@@ -25,15 +29,20 @@ use crate::numbers::{PKey, Scope};
 use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
 pub use counts::Counts;
+use room::Room;
 
 /// Room for one group.
 pub type GroupSlot<G> = Slot<Mgid, Group<G>, LISTS>;
 
-const LISTS: usize = 2;
+const LISTS: usize = 4;
 /// Groups whose state may ask for a join, a leave, or for being forgotten.
 const WORK: usize = 0;
 /// Groups about which somebody has to be told.
 const NOTICES: usize = 1;
+/// Groups that are sent to, the one that was asked for longest ago first.
+const SENT: usize = 2;
+/// Groups that promiscuous mode wants to hear, the one that was listed longest ago first.
+const OVERHEARD: usize = 3;
 
 /// What bounds the machine.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +63,8 @@ pub struct Config {
     pub answer: Option<Duration>,
     /// Failed joins that are followed by the shortest pause before the pauses grow.
     pub quick: u32,
+    /// How often the log is told of a lack of places, at most.
+    pub told: Duration,
 }
 
 impl Default for Config {
@@ -67,6 +78,7 @@ impl Default for Config {
             stand_in: Duration::from_secs(30),
             answer: None,
             quick: 0,
+            told: Duration::from_secs(60),
         }
     }
 }
@@ -170,6 +182,11 @@ pub enum Event<G> {
     Exists(Mgid),
     /// A trap says that a group is gone, with everybody's membership. MGID as on the wire.
     Gone(Mgid),
+    /// The queue pair is not attached to a group that only promiscuous mode wants to hear: the adapter has no place for it, or has given its
+    /// place to a group that the MAC layer wants to hear. MGID as on the wire.
+    Displaced(Mgid),
+    /// Another link of the adapter wants to hear a group, and the adapter has no place for it.
+    PlaceWanted,
     /// The listing asked for by [`Action::List`] ended; its groups came as [`Event::Exists`].
     Listed(Result<(), JoinError>),
 }
@@ -220,6 +237,11 @@ pub enum Action<G> {
         /// Whether it had been joined before.
         again: bool,
     },
+    /// The table has no room for a group; at most once in [`Config::told`]. For the log.
+    Full,
+    /// Promiscuous mode does not hear so many groups, or more: the adapter or the table has no place for them. At most once in
+    /// [`Config::told`]. For the log.
+    Misses(u64),
 }
 
 /// How to send to a group.
@@ -245,6 +267,8 @@ pub struct Group<G> {
     used: bool,
     /// Somebody who wants to send to a group nobody has created waits for this one instead.
     stands_in: bool,
+    /// It is left to make room for another one.
+    gives_way: bool,
     held: Option<Membership<G>>,
     operation: Operation,
     /// A join whose answer was waited for too long, and is still to come.
@@ -267,6 +291,7 @@ impl<G> Group<G> {
             send: false,
             used: false,
             stands_in: false,
+            gives_way: false,
             held: None,
             operation: Operation::None,
             late: None,
@@ -418,6 +443,7 @@ pub struct Groups<G, S> {
     /// A group that was heard has refused a join since the listing that is out was asked for.
     listing_refused: bool,
     listing_failures: u32,
+    room: Room,
     forget_all: bool,
     jitter: Jitter,
 }
@@ -440,6 +466,7 @@ where
             listing_overtaken: false,
             listing_refused: false,
             listing_failures: 0,
+            room: Room::default(),
             forget_all: false,
             jitter: Jitter::new(seed),
         }
@@ -484,10 +511,11 @@ where
     /// The MAC layer wants to hear a group, any form, until [`Groups::unwant`] was called as often; at any time, also before start. `Err` if
     /// there is no room.
     pub fn want(&mut self, group: Mgid) -> Result<(), JoinError> {
-        let id = self.find_or_add(group, 0)?;
+        let id = self.place_to_hear(group)?;
         if let Some(group) = self.table.get_mut(id) {
             group.full = group.full.saturating_add(1);
         }
+        self.keep(id);
         self.try_now(id);
         Ok(())
     }
@@ -502,12 +530,13 @@ where
     }
 
     /// Transmit wants to reach a group, any form. The answer comes as [`Action::Resolved`], always and once per call that
-    /// returned `Ok` (calls before the answer share it).
-    pub fn resolve(&mut self, group: Mgid) -> Result<(), JoinError> {
+    /// returned `Ok` (calls before the answer share it). The group that was not asked for longest gives way if there is no room: `in_use` says
+    /// whether transmit has used a way to a group, in canonical form, without asking here, since it was last called for that group.
+    pub fn resolve(&mut self, group: Mgid, in_use: impl FnMut(Mgid) -> bool) -> Result<(), JoinError> {
         if !matches!(self.mode, Mode::Up(..)) {
             return Err(JoinError::LinkDown);
         }
-        let id = self.find_or_add(group, self.table.capacity() / 4)?;
+        let id = self.place_to_send(group, in_use)?;
         self.ask(id);
         Ok(())
     }
@@ -528,6 +557,8 @@ where
             Event::Left(group, end) => self.left(now, group, end),
             Event::Exists(group) => self.exists(group),
             Event::Gone(group) => self.gone(group),
+            Event::Displaced(group) => self.displaced(now, group),
+            Event::PlaceWanted => self.give_up_a_place(),
             Event::Listed(result) => self.listed(now, result),
         }
     }
@@ -539,7 +570,12 @@ where
         }
         if self.listing == Listing::Wanted && matches!(self.mode, Mode::Up(..)) {
             self.listing = Listing::Out;
+            self.room.listed_anew();
             return Some(Action::List);
+        }
+        self.look_again_if_short(now);
+        if let Some(news) = self.news_of_room(now) {
+            return Some(news);
         }
         self.next_notice().or_else(|| self.next_operation(now))
     }
@@ -587,18 +623,6 @@ where
             f(self, id);
             from = at + 1;
         }
-    }
-
-    /// Finds a group by its canonical form, or adds it if more than `reserve` places are free.
-    fn find_or_add(&mut self, group: Mgid, reserve: usize) -> Result<Id, JoinError> {
-        let group = group.canonical();
-        if let Some(id) = self.table.find(&group) {
-            return Ok(id);
-        }
-        if self.table.len() + reserve >= self.table.capacity() {
-            return Err(JoinError::NoRoom);
-        }
-        self.table.insert(group, Group::new()).ok_or(JoinError::NoRoom)
     }
 
     fn work(&mut self, id: Id) {
@@ -658,85 +682,6 @@ where
         });
     }
 
-    fn set_promiscuous(&mut self, on: bool) {
-        if self.promiscuous == on {
-            return;
-        }
-        self.promiscuous = on;
-        self.list_again();
-        if !on {
-            self.for_each(|groups, id| {
-                if let Some(group) = groups.table.get_mut(id) {
-                    group.non = false;
-                }
-                groups.work(id);
-            });
-        }
-    }
-
-    fn list_again(&mut self) {
-        self.listing_failures = 0;
-        self.listing_overtaken |= self.listing == Listing::Out;
-        if self.listing != Listing::Out {
-            self.listing = if self.promiscuous { Listing::Wanted } else { Listing::Off };
-        }
-    }
-
-    fn listed(&mut self, now: Instant, result: Result<(), JoinError>) {
-        if self.listing != Listing::Out {
-            return;
-        }
-        let overtaken = core::mem::take(&mut self.listing_overtaken);
-        let refused = core::mem::take(&mut self.listing_refused);
-        self.listing = match (self.promiscuous, result) {
-            (false, _) => Listing::Off,
-            (true, _) if overtaken => Listing::Wanted,
-            (true, Ok(())) if !refused => Listing::Done,
-            (true, _) => self.listing_after_a_pause(now),
-        };
-    }
-
-    /// A group that was heard refuses the join that was to renew it. It may be there again, and a new SM refuses for a while what it lists: so
-    /// not before a pause, which grows until something else asks for a listing.
-    fn list_later(&mut self, now: Instant) {
-        match self.listing {
-            Listing::Out => self.listing_refused = true,
-            Listing::Done => self.listing = self.listing_after_a_pause(now),
-            Listing::Off | Listing::Wanted | Listing::Retry(_) => {}
-        }
-    }
-
-    fn listing_after_a_pause(&mut self, now: Instant) -> Listing {
-        self.listing_failures = self.listing_failures.saturating_add(1);
-        Listing::Retry(now + self.config.retry.delay(self.listing_failures, &mut self.jitter))
-    }
-
-    /// A group is there: promiscuous mode wants it, and a join that failed before is worth another try.
-    fn exists(&mut self, group: Mgid) {
-        let Mode::Up(scope, pkey) = self.mode else { return };
-        let ours =
-            group.signature().is_some() && group.on_link(scope, pkey) == group && !group.is_broadcast();
-        if !ours {
-            return;
-        }
-        let known = self.table.find(&group.canonical());
-        let id = match (known, self.promiscuous) {
-            (Some(id), _) => id,
-            (None, true) => match self.find_or_add(group, self.table.capacity() / 4) {
-                Ok(id) => id,
-                Err(_) => return,
-            },
-            (None, false) => return,
-        };
-        if let Some(entry) = self.table.get_mut(id) {
-            entry.non |= self.promiscuous;
-            if let Operation::Joining { announced, .. } = &mut entry.operation {
-                *announced = true;
-            }
-        }
-        self.try_now(id);
-    }
-
     /// Everybody's membership is gone. Whoever wants to hear joins again, which creates the group; a sender asks again.
     fn gone(&mut self, group: Mgid) {
         let Some(id) = self.table.find(&group.canonical()) else { return };
@@ -752,8 +697,8 @@ where
         entry.send = false;
         self.tell_to_forget(id);
         self.renew(id);
-        if listened {
-            // It may have been made again, and that have been told before.
+        if listened && !self.room.is_short() {
+            // It may have been made again, and that have been told before. Who is short of places lists the groups again anyway.
             self.list_again();
         }
     }

@@ -27,6 +27,7 @@ where
     }
 
     fn reconcile(&mut self, now: Instant, id: Id) -> Option<Action<G>> {
+        self.overhear_only_with_a_place(id);
         let key = self.table.key(id)?;
         let wire = self.on_wire(key);
         let mode = self.mode;
@@ -38,6 +39,7 @@ where
         match (&mut group.held, mode) {
             (None, _) if role == Roles::NONE => {
                 if !group.has_notice() && group.asker == Asker::None && group.late.is_none() {
+                    self.keep(id);
                     self.table.remove(id);
                 }
                 None

@@ -120,7 +120,7 @@ fn a_leave_that_failed_is_repeated_after_its_back_off_before_anything_less_is_jo
     m.unwant(group(5));
     actions(&mut m);
     // A sender must not keep the group alive.
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     m.handle_event(at(1), Event::Left(group(5), Left::Unconfirmed(Roles::FULL)));
     assert!(
         !actions(&mut m).iter().any(|action| matches!(action, Action::Join { .. } | Action::Leave { .. }))
@@ -274,7 +274,7 @@ fn a_full_join_without_an_answer_is_left_before_the_group_is_joined_for_sending(
     m.want(group(5)).unwrap();
     actions(&mut m);
     m.unwant(group(5));
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     m.handle_event(at(60), unanswered(5, Roles::FULL));
     assert_eq!(actions(&mut m), [leave_unanswered(5, Roles::FULL)]);
     m.handle_event(at(61), Event::Left(group(5), Left::Confirmed));
@@ -295,7 +295,7 @@ fn a_join_without_an_answer_is_left_at_once_by_a_stop() {
 #[test]
 fn a_join_that_was_granted_without_an_answer_is_left_with_the_one_that_got_one() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     actions(&mut m);
@@ -322,11 +322,11 @@ fn a_group_that_was_not_asked_for_is_not_left() {
 #[test]
 fn sender_to_a_group_about_which_nobody_answers_is_told_in_time() {
     let mut m = impatient();
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
     m.handle_timeout(at(10));
     assert_eq!(actions(&mut m), [Action::Resolved(group(5).canonical(), Err(JoinError::Unanswered))]);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(m.poll_action(at(12)), Some(join(5, Roles::SEND_ONLY, None)));
     m.handle_event(at(13), granted(5, Roles::SEND_ONLY, 7));
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
@@ -349,7 +349,7 @@ fn an_sm_restart_joins_again_without_leaving() {
     m.want(group(5)).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.handle_event(at(1), Event::Renew);
     assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
@@ -378,11 +378,11 @@ fn a_renewal_during_a_join_joins_once_more() {
 #[test]
 fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.handle_timeout(at(900));
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
@@ -402,16 +402,16 @@ fn sending_to_a_group_joins_it_for_sending_and_ages_out() {
 #[test]
 fn a_sender_hears_in_time_that_its_group_was_deleted_and_made_again_elsewhere() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.handle_timeout(at(900));
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
     m.handle_event(at(900), granted(5, Roles::SEND_ONLY, 8));
     assert_eq!(actions(&mut m), [Action::Forget(group(5).canonical())]);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [resolved(5, 8)]);
 }
 
@@ -420,18 +420,18 @@ fn a_sender_hears_in_time_that_its_group_was_deleted_and_made_again_elsewhere() 
 fn a_sender_whose_group_cannot_be_joined_again_is_told_to_forget_it_once() {
     let mut m = up(8);
     let failed = Action::Resolved(group(5).canonical(), Err(JoinError::Unanswered));
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
     m.handle_event(at(1), Event::Renew);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
     m.handle_event(at(1), unanswered(5, Roles::SEND_ONLY));
     let forget = Action::Forget(group(5).canonical());
     assert_eq!(m.poll_action(at(1)), Some(forget));
     assert_eq!(m.poll_action(at(1)).as_ref(), Some(&failed));
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, Some(7))]);
     m.handle_event(at(1), unanswered(5, Roles::SEND_ONLY));
     assert_eq!(m.poll_action(at(1)), Some(failed));
@@ -441,7 +441,7 @@ fn a_sender_whose_group_cannot_be_joined_again_is_told_to_forget_it_once() {
 fn who_asks_for_a_group_that_was_never_joined_has_nothing_to_forget() {
     let mut m = up(8);
     for second in 0..3 {
-        m.resolve(group(5)).unwrap();
+        m.resolve(group(5), |_| false).unwrap();
         assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
         m.handle_event(at(second), unanswered(5, Roles::SEND_ONLY));
         assert_eq!(actions(&mut m), [Action::Resolved(group(5).canonical(), Err(JoinError::Unanswered))]);
@@ -451,7 +451,7 @@ fn who_asks_for_a_group_that_was_never_joined_has_nothing_to_forget() {
 #[test]
 fn a_membership_to_send_ages_out_though_a_wish_to_hear_the_group_came_and_went() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     m.want(group(5)).unwrap();
@@ -510,7 +510,7 @@ fn promiscuous_mode_lists_the_groups_again_once_if_one_that_it_heard_refuses_it(
 #[test]
 fn groups_that_promiscuous_mode_heard_and_a_new_sm_refuses_are_listed_after_a_pause() {
     const GROUPS: u8 = 40;
-    let mut m = up(64);
+    let mut m = up(128);
     m.handle_event(at(0), Event::Promiscuous(true));
     let (mut lists, mut joins) = (0, 0);
     let answer_all = |m: &mut Machine, grants: bool, lists: &mut u32, joins: &mut u32| {
@@ -543,7 +543,7 @@ fn groups_that_promiscuous_mode_heard_and_a_new_sm_refuses_are_listed_after_a_pa
 #[test]
 fn a_group_that_is_sent_to_and_not_to_be_heard_is_refused_to_promiscuous_mode_once() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
@@ -559,8 +559,8 @@ fn a_group_that_is_sent_to_and_not_to_be_heard_is_refused_to_promiscuous_mode_on
 #[test]
 fn packets_for_a_group_nobody_created_go_to_the_routers() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
-    m.resolve(group(6)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
+    m.resolve(group(6), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None), join(6, Roles::SEND_ONLY, None)]);
     m.handle_event(at(0), refused(5, Roles::SEND_ONLY));
     m.handle_event(at(0), refused(6, Roles::SEND_ONLY));
@@ -577,7 +577,7 @@ fn packets_for_a_group_nobody_created_go_to_the_routers() {
 #[test]
 fn without_routers_the_sender_is_refused() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), refused(5, Roles::SEND_ONLY));
     actions(&mut m);
@@ -589,7 +589,7 @@ fn without_routers_the_sender_is_refused() {
 #[test]
 fn a_sender_that_also_wants_to_hear_becomes_a_full_member() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::SEND_ONLY, 7));
     actions(&mut m);
@@ -608,7 +608,7 @@ fn a_sender_that_also_wants_to_hear_becomes_a_full_member() {
 fn stopping_leaves_everything_and_starting_again_brings_it_back() {
     let mut m = up(8);
     m.want(group(5)).unwrap();
-    m.resolve(group(6)).unwrap();
+    m.resolve(group(6), |_| false).unwrap();
     actions(&mut m);
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
     m.handle_event(at(0), Event::Stop);
@@ -697,7 +697,7 @@ fn a_refusal_older_than_the_group_is_followed_by_another_join() {
 #[test]
 fn a_sender_is_not_redirected_for_a_refusal_older_than_the_group() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
     m.handle_event(at(1), Event::Exists(group(5)));
     m.handle_event(at(1), refused(5, Roles::SEND_ONLY));
@@ -710,7 +710,7 @@ fn a_sender_is_not_redirected_for_a_refusal_older_than_the_group() {
 #[test]
 fn a_leave_that_fails_after_a_report_that_the_group_was_deleted_is_repeated() {
     let mut m = up(8);
-    m.resolve(group(5)).unwrap();
+    m.resolve(group(5), |_| false).unwrap();
     assert_eq!(actions(&mut m), [join(5, Roles::SEND_ONLY, None)]);
     m.handle_event(at(1), granted(5, Roles::SEND_ONLY, 7));
     assert_eq!(actions(&mut m), [resolved(5, 7)]);
@@ -765,10 +765,10 @@ fn a_failed_listing_is_repeated() {
 fn senders_leave_room_for_groups_the_mac_layer_wants() {
     let mut m = up(4);
     for n in 3..9 {
-        let _ = m.resolve(group(n));
+        let _ = m.resolve(group(n), |_| false);
     }
     assert_eq!(m.len(), 3);
-    assert_eq!(m.resolve(group(9)), Err(JoinError::NoRoom));
+    assert_eq!(m.resolve(group(9), |_| false), Err(JoinError::NoRoom));
     assert_eq!(m.want(group(9)), Ok(()));
     assert_eq!(m.want(group(10)), Err(JoinError::NoRoom));
 }
@@ -793,7 +793,7 @@ fn step() -> impl Strategy<Value = Step> {
         3 => n.clone().prop_map(Step::Want),
         2 => n.clone().prop_map(Step::Unwant),
         4 => n.clone().prop_map(Step::Resolve),
-        2 => (0u8..7).prop_map(Step::Link),
+        2 => (0u8..9).prop_map(Step::Link),
         1 => any::<bool>().prop_map(Step::Promiscuous),
         8 => (0usize..8, 0u8..8).prop_map(|(i, a)| Step::Answer(i, a)),
         1 => n.clone().prop_map(Step::Exists),
@@ -858,6 +858,8 @@ const CAPACITY: usize = 6;
 /// Of the answers to a join: the SA grants it, and what it says is lost.
 const GRANTED_IN_VAIN: u8 = 6;
 const NOT_ASKED: u8 = 7;
+/// The SA grants it, and the adapter has no place for it.
+const NOT_ATTACHED: u8 = 2;
 
 impl World {
     fn new() -> Self {
@@ -898,6 +900,8 @@ impl World {
                 Event::Renew
             }
             4 => Event::Deaf(group(3)),
+            7 => Event::Displaced(group(2)),
+            8 => Event::PlaceWanted,
             _ => Event::Stop,
         };
         self.event(event);
@@ -908,7 +912,7 @@ impl World {
     }
 
     fn resolve_again(&mut self, group: Mgid) {
-        if self.machine.resolve(group).is_ok() {
+        if self.machine.resolve(group, |_| false).is_ok() {
             self.asked.insert(group);
         }
     }
@@ -927,7 +931,7 @@ impl World {
                 0 => Err(JoinError::Refused),
                 1 | GRANTED_IN_VAIN => Err(JoinError::Unanswered),
                 NOT_ASKED => Err(JoinError::NotAsked),
-                n => Ok(Joined { info: u32::from(n % 2), attached: n != 2 }),
+                n => Ok(Joined { info: u32::from(n % 2), attached: n != NOT_ATTACHED }),
             };
             if result.is_ok() {
                 let (joins, roles) = self.counted.entry(group).or_default();
@@ -937,7 +941,11 @@ impl World {
                 let roles = self.members.entry(group).or_default();
                 *roles = roles.and(role);
             }
-            return self.event(Event::Joined(group, role, result));
+            self.event(Event::Joined(group, role, result));
+            if role == Roles::NON && answer == NOT_ATTACHED {
+                self.event(Event::Displaced(group));
+            }
+            return;
         }
         let group = *self.leaving.keys().nth(index - self.joining.len()).unwrap();
         let (roles, counted, joins) = self.leaving.remove(&group).unwrap();
@@ -1024,7 +1032,7 @@ impl World {
                 self.remembered.clear();
                 self.overtaken.extend(&self.asked);
             }
-            Some(Action::Failed { .. }) => {}
+            Some(Action::Failed { .. } | Action::Full | Action::Misses(_)) => {}
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use core::ops::{Deref, DerefMut};
 
-use super::{DenialEpoch, Followed, Handle, PacketSlot, PathSlot, Paths, State, Trust};
+use super::{DenialEpoch, Followed, Handle, PacketSlot, Path, PathSlot, Paths, State, Trust};
 use crate::addr::{Gid, LinkAddr, Qpn};
 
 impl<P, H, S, T, G> Paths<P, H, S, T, G>
@@ -18,6 +18,12 @@ where
             State::Ready(handle) => Some(handle),
             State::Unresolved | State::Failed { .. } => None,
         }
+    }
+
+    /// Whether packets went by what is known of an address, since this was last asked.
+    pub fn see_use_of(&mut self, to: &LinkAddr) -> bool {
+        let path = self.table.find(to).and_then(|id| self.table.get_mut(id));
+        path.is_some_and(Path::see_use)
     }
 
     /// The way to a port, as the SA has said it for one of its link addresses: for somebody who does not send.

@@ -107,6 +107,8 @@ impl Control {
                 let note = if missed { Note::Missed(group) } else { Note::JoinFailed(group, again) };
                 return Some(Effect::Note(note));
             }
+            groups::Action::Full => return Some(Effect::Note(Note::NoRoom)),
+            groups::Action::Misses(number) => return Some(Effect::Note(Note::Misses(number))),
         };
         Some(Effect::Call(call))
     }
@@ -145,7 +147,8 @@ impl Control {
         if broadcast && let Some(info) = self.link.broadcast_info() {
             return Some(Effect::Job(Job::MakeDest(to, *info, None)));
         }
-        if let Err(error) = self.groups.resolve(group) {
+        let Self { groups, paths, .. } = self;
+        if let Err(error) = groups.resolve(group, |group| paths.see_use_of(&address(group))) {
             self.looked_up(now, to, Err(lookup_error(error)));
         }
         None

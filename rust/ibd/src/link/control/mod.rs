@@ -91,6 +91,10 @@ pub(crate) enum Note {
     JoinFailed(Mgid, bool),
     /// Promiscuous mode could not join a group.
     Missed(Mgid),
+    /// So many groups that promiscuous mode does not hear have no place, or more.
+    Misses(u64),
+    /// A group found no room in the table.
+    NoRoom,
     /// The adapter refused to send a packet.
     SendRefused(ibtf::Status),
 }
