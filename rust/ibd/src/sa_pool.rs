@@ -90,6 +90,14 @@ impl SaPool {
         KArc::new_waiting(Self { state, _threads: threads }, may_block)
     }
 
+    /// Has each other link on the adapter give up a place for a group that only promiscuous mode hears. Takes the machines' locks of these links,
+    /// one at a time, inside the pool's.
+    pub(crate) fn ask_for_places(&self, number: i32, hca: Guid) {
+        let state = self.state.lock();
+        let others = state.links.iter().filter(|calls| calls.number != number && calls.port.0 == hca);
+        others.for_each(|calls| calls.shared.leave_a_place());
+    }
+
     /// Takes a link in, which is the module's only one with this number.
     pub(crate) fn admit(
         pool: &KArc<Self>,

@@ -33,6 +33,7 @@ mod offloads;
 mod opensm;
 mod partitions;
 mod paths;
+mod places;
 mod properties;
 mod pulled;
 mod replaced;

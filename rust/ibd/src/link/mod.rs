@@ -33,6 +33,7 @@ mod job_queue;
 mod lifecycle;
 mod long_answers;
 mod mcg_attach;
+mod mcg_places;
 mod mcg_record;
 mod neighbour;
 mod outgoing;

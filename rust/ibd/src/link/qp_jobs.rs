@@ -1,12 +1,13 @@
 //! What a worker does with the queue pairs of a link: makes them, has them carry something, ends that, and frees them.
 
-use ibtf::{McgInfo, Pd, Status, UdChannel};
+use ibtf::{Attachment, McgInfo, Pd, Status, UdChannel};
 use ipoib::Qpn;
 use ipoib::link::{Event, Generation, Standing, Ticket};
 use kernel::{KArc, MayBlock, log};
 
 use super::Shared;
 use super::incoming::listen;
+use super::mcg_places::Rank;
 use super::queue_pairs::{QpKeys, QueuePairHandles, QueuePairs};
 use super::traffic::{BuildContext, BuiltTraffic, Pools, Start, end_traffic};
 use crate::{now, probes};
@@ -120,9 +121,14 @@ fn build_on(
     standing: &Standing,
     broadcast: &McgInfo,
 ) {
-    let held = shared.control.lock().attachments.take(broadcast, handles.generation);
-    let held = held.filter(|(mlid, _)| *mlid == broadcast.address.dlid).map(|(_, attachment)| attachment);
-    let mut built = match BuiltTraffic::new(parts, handles, standing, broadcast, held) {
+    let attachment = match attach_broadcast(shared, handles, broadcast) {
+        Ok(attachment) => attachment,
+        Err(status) => {
+            tell(shared, status);
+            return refuse(shared, ticket);
+        }
+    };
+    let mut built = match BuiltTraffic::new(parts, handles, standing, attachment) {
         Ok(built) => built,
         Err(status) => {
             tell(shared, status);
@@ -136,6 +142,20 @@ fn build_on(
         return refuse(shared, ticket);
     }
     install(shared, ticket, handles, built, standing, broadcast);
+}
+
+/// The attachment that the queue pair has already, or one that is made now.
+#[inline(never)]
+fn attach_broadcast(
+    shared: &Shared,
+    handles: &QueuePairHandles,
+    broadcast: &McgInfo,
+) -> Result<Attachment, Status> {
+    let held = shared.control.lock().attachments.take(broadcast, handles.generation);
+    match held.filter(|(mlid, _)| *mlid == broadcast.address.dlid) {
+        Some((_, attachment)) => Ok(attachment),
+        None => shared.attach_in_place(handles.first()?, broadcast, Rank::Broadcast),
+    }
 }
 
 #[inline(never)]

@@ -2,7 +2,7 @@
 //! themselves.
 
 use gldv3::Mac;
-use ibtf::{Attachment, BufferPool, BufferUse, McgInfo, Pd, ReceiveQueue, SendQueue, Status, UdChannel};
+use ibtf::{Attachment, BufferPool, BufferUse, Pd, ReceiveQueue, SendQueue, Status, UdChannel};
 use ipoib::link::{Generation, Plan, Standing};
 use ipoib::{LinkAddr, Mtu, Qpn};
 use kernel::sync::Monitor;
@@ -47,15 +47,14 @@ pub(crate) struct BuildContext<'a> {
 }
 
 impl BuiltTraffic {
-    /// Makes everything, and attaches the first queue pair to the broadcast group unless it is `held` already; what was made before a
-    /// failure undoes itself. **May block.**
+    /// Makes everything beside `attachment`, which is the first queue pair's to the broadcast group; what was made before a failure undoes
+    /// itself. **May block.**
     #[inline(never)]
     pub(crate) fn new(
         parts: &BuildContext<'_>,
         handles: &QueuePairHandles,
         Standing { generation, plan }: &Standing,
-        broadcast: &McgInfo,
-        held: Option<Attachment>,
+        attachment: Attachment,
     ) -> Result<Self, Status> {
         let first = handles.first()?;
         // As many again as the adapter holds can be lent.
@@ -74,10 +73,6 @@ impl BuiltTraffic {
         let place = |n: usize| send.get(n % senders + 1).map_or(own.qpn(), qpn);
         let senders = KVec::from_fn(2 * senders, place)?;
         let queue = ReceiveQueue::new(first, &pool)?;
-        let attachment = match held {
-            Some(attachment) => attachment,
-            None => first.attach(broadcast)?,
-        };
         let receive = ReceiveSide { queue, pool, cq: first.receive_cq().clone(), own, senders };
         Ok(Self { generation: *generation, send, receive, receiver: handles.receiver.clone(), attachment })
     }

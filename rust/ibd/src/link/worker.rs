@@ -10,6 +10,7 @@ use kernel::{KArc, KVec, MayBlock, log};
 
 use super::Shared;
 use super::job_queue::Job;
+use super::mcg_places::Rank;
 use super::neighbour::Neighbour;
 use super::qp_jobs;
 use super::replace_ring::replace_sender;
@@ -93,7 +94,7 @@ fn read_port(shared: &Shared, info: &PortInfo) -> Option<Port> {
 #[inline(never)]
 fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, info: &McgInfo) {
     // Which number is told does not matter: the queue pair stays the one it is.
-    let qpn = shared.attach_group(info).is_ok().then_some(Qpn::MULTICAST);
+    let qpn = shared.attach_group(info, Rank::Broadcast).is_ok().then_some(Qpn::MULTICAST);
     shared.tell(|control| control.link.handle_event(now(), link::Event::Built(ticket, qpn)));
 }
 

@@ -558,7 +558,7 @@ where
             Event::Exists(group) => self.exists(group),
             Event::Gone(group) => self.gone(group),
             Event::Displaced(group) => self.displaced(now, group),
-            Event::PlaceWanted => self.give_up_a_place(),
+            Event::PlaceWanted => self.give_up_a_place(now),
             Event::Listed(result) => self.listed(now, result),
         }
     }

@@ -115,11 +115,15 @@ where
         }
     }
 
-    /// The group that was listed longest ago gives its place of the adapter up.
-    pub(super) fn give_up_a_place(&mut self) {
-        if let Some(id) = self.longest_overheard(|group| group.held.is_some()) {
-            self.room.lacks_a_place();
-            self.overhear_no_more(id);
+    /// Another link lacks a place of the adapter: the group that was listed longest ago gives its own up. The other link tries again after a
+    /// pause, and must find the place free: groups are not listed anew before the longest pause is over.
+    pub(super) fn give_up_a_place(&mut self, now: Instant) {
+        let Some(id) = self.longest_overheard(|group| group.held.is_some()) else { return };
+        self.room.lacks_a_place();
+        self.overhear_no_more(id);
+        self.listing_failures = u32::MAX;
+        if matches!(self.listing, Listing::Wanted | Listing::Retry(_) | Listing::Done) {
+            self.listing = self.listing_after_a_pause(now);
         }
     }
 

@@ -11,6 +11,7 @@ use super::groups::{join_state, listed, was_not_asked};
 use super::{end, sa_error};
 use crate::counters::Asked;
 use crate::link::Shared;
+use crate::link::mcg_places::{Rank, has_no_place};
 use crate::link::mcg_record::{self, McgRecord};
 use crate::node::{gid, ibtf_gid};
 use crate::now;
@@ -240,6 +241,7 @@ fn group_joined(
     port: Option<Gid>,
     result: Result<McgInfo, Status>,
 ) {
+    let mut has_place = true;
     let result = match result {
         // An answer about something else: what it says of the membership means nothing.
         Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => {
@@ -253,7 +255,10 @@ fn group_joined(
             }
             // The port that has to leave is the one that has joined, whatever the record says.
             info.address.sgid = port.map_or(info.address.sgid, ibtf_gid);
-            let attached = usable && (!role.hears() || shared.attach_group(&info).is_ok());
+            let attached =
+                if usable && role.hears() { shared.attach_group(&info, Rank::of(role)) } else { Ok(()) };
+            has_place = !attached.is_err_and(has_no_place);
+            let attached = usable && attached.is_ok();
             Ok(Joined { info: McgRecord::new(info), attached })
         }
         Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
@@ -261,5 +266,10 @@ fn group_joined(
         Err(status) if was_not_asked(status) => Err(JoinError::NotAsked),
         Err(_) => Err(JoinError::Unanswered),
     };
-    shared.tell(|control| control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result)));
+    shared.tell(|control| {
+        control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result));
+        if !has_place && role == Roles::NON {
+            control.groups.handle_event(now(), groups::Event::Displaced(mgid));
+        }
+    });
 }
