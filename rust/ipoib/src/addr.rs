@@ -398,13 +398,14 @@ impl LinkAddr {
     }
 
     /// A destination as a link knows it, whatever scope and P_Key its groups have: without flags, and without those two if it is a
-    /// group. `None` if it is neither a group's nor [a port's](LinkAddr::is_port): nothing can be sent there, whatever a neighbour
-    /// says.
+    /// group. `None` if it is neither a group of IP's (RFC 4391 section 4) nor [a port's](LinkAddr::is_port): nothing can be sent there, whatever a
+    /// neighbour says.
     pub fn canonical(self) -> Option<Self> {
         if !self.is_multicast() {
             return self.is_port().then(|| self.without_flags());
         }
-        Some(Self::multicast(self.mgid()?.canonical()))
+        let mgid = self.mgid().filter(|mgid| mgid.signature().is_some())?;
+        Some(Self::multicast(mgid.canonical()))
     }
 }
 

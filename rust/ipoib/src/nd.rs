@@ -165,8 +165,17 @@ fn link_option(packet: &[u8], wanted: u8) -> Option<Option<LinkAddr>> {
     (is_cut || rest.is_empty()).then_some(found)
 }
 
+/// Whether one of the link-layer addresses of a packet, in the form that IP has them, is such a one.
+pub fn any_link_address(packet: &mut [u8], is_such: impl Fn(&LinkAddr) -> bool) -> bool {
+    let mut found = false;
+    for_each_link_address(packet, |_, body| {
+        found |= LinkAddr::from_slice(body).is_some_and(|link| is_such(&link));
+    });
+    found
+}
+
 /// Calls `f` with the message's type, and the 22 bytes behind type and length of each link-layer address option.
-fn for_each_link_address(packet: &mut [u8], f: impl Fn(u8, &mut [u8])) {
+fn for_each_link_address(packet: &mut [u8], mut f: impl FnMut(u8, &mut [u8])) {
     if packet.len() <= IPV6_HEADER_LEN || packet[0] >> 4 != 6 || packet[NEXT_HEADER] != ICMPV6 {
         return;
     }

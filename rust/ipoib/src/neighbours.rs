@@ -177,6 +177,27 @@ pub fn read(ethertype: EtherType, payload: &[u8], direction: Direction) -> Optio
     }
 }
 
+/// Whether a frame from the fabric says that a neighbour is at a group. No neighbour is: IP would send to a whole group what is for one host,
+/// and have each group joined for that. `payload` as for [`read`].
+pub fn claims_group(ethertype: EtherType, payload: &mut [u8]) -> bool {
+    match ethertype {
+        EtherType::ARP => arp_sender(payload).is_some_and(|sender| is_of_group(&sender)),
+        EtherType::IPV6 => nd::any_link_address(payload, is_of_group),
+        _ => false,
+    }
+}
+
+fn is_of_group(link: &LinkAddr) -> bool {
+    link.is_multicast() || link.gid().is_multicast()
+}
+
+/// The sender's hardware address of any ARP packet over InfiniBand.
+fn arp_sender(payload: &[u8]) -> Option<LinkAddr> {
+    let (header, rest) = payload.split_at_checked(8)?;
+    let over_infiniband = header[..2] == [0, 32] && usize::from(header[4]) == LinkAddr::LEN;
+    if over_infiniband { LinkAddr::from_slice(rest) } else { None }
+}
+
 /// RFC 4391 section 9.2: hardware type 32, addresses of 20 and 4 bytes.
 fn arp(payload: &[u8], direction: Direction) -> Option<Neighbour> {
     const HEADER: [u8; 6] = [0, 32, 8, 0, 20, 4];

@@ -5,6 +5,7 @@
 mod addresses;
 mod announced;
 mod answers;
+mod astray;
 mod bench;
 mod blocks;
 mod books;

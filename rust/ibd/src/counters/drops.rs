@@ -49,6 +49,8 @@ pub(crate) enum RxDrop {
     NoMemory,
     /// The link was stopped, or got another queue pair, between a completion and its packet.
     LinkReset,
+    /// ARP or neighbour discovery that says that a neighbour is at a group.
+    GroupSender,
 }
 
 /// One name for each [`TxDrop`], in its order.
@@ -68,12 +70,13 @@ pub(super) const TX_NAMES: [&CStr; TxDrop::NoLargeBuffer as usize + 1] = [
 ];
 
 /// One name for each [`RxDrop`], in its order.
-pub(super) const RX_NAMES: [&CStr; RxDrop::LinkReset as usize + 1] = [
+pub(super) const RX_NAMES: [&CStr; RxDrop::GroupSender as usize + 1] = [
     c"rx_drop_own_multicast",
     c"rx_drop_short",
     c"rx_drop_completion",
     c"rx_drop_no_memory",
     c"rx_drop_link_reset",
+    c"rx_drop_group_sender",
 ];
 
 impl TxDrop {

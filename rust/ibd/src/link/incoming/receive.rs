@@ -373,8 +373,11 @@ impl ConnectedReceiver {
                 return Err(rejected.into());
             }
         };
-        if ethertype != EtherType::IPV4 {
-            look_closer(&self.control, own, ethertype, bytes);
+        if ethertype != EtherType::IPV4
+            && let Err(dropped) = look_closer(&self.control, own, ethertype, bytes)
+        {
+            slab.queue().give_back(buffer);
+            return Err(dropped);
         }
         let len = bytes.len() as u32;
         let packet = if len <= self.copy_up_to {

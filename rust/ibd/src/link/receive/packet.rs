@@ -41,7 +41,7 @@ impl Receiver {
         let sender = Qpn::from_low_bits(source_qpn);
         let frame = header::receive(bytes, has_grh, sender, &open.own, &open.senders)?;
         if frame.ethertype != EtherType::IPV4 {
-            look_closer(&self.control, &open.own, frame.ethertype, bytes);
+            look_closer(&self.control, &open.own, frame.ethertype, bytes)?;
         }
         let verified = checksum_ok && has_plain_ipv4_header(bytes);
         let len = bytes.len() as u32;
@@ -63,23 +63,28 @@ impl Receiver {
 }
 
 /// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address; messages of routers do not.
+/// What says that a neighbour is at a group is not for IP.
 #[inline(never)]
 pub(in crate::link) fn look_closer(
     control: &Monitor<Control>,
     own: &LinkAddr,
     ethertype: EtherType,
     frame: &mut [u8],
-) {
+) -> Result<(), RxDrop> {
     let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
     let is_discovery = ethertype == EtherType::IPV6 && nd::may_have_link_addresses(payload);
     if is_discovery {
         nd::pad_for_ip(payload, own);
     }
-    if (is_discovery || ethertype == EtherType::ARP)
-        && let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In)
-    {
-        control.lock().neighbours.learn(now(), neighbour);
+    if is_discovery || ethertype == EtherType::ARP {
+        if neighbours::claims_group(ethertype, payload) {
+            return Err(RxDrop::GroupSender);
+        }
+        if let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In) {
+            control.lock().neighbours.learn(now(), neighbour);
+        }
     }
+    Ok(())
 }
 
 /// A packet in the buffer that it was received into, if that may be lent, and otherwise in a copy.

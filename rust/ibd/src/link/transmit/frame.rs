@@ -10,6 +10,9 @@ use kernel::mblk::{Mblk, Offload};
 
 /// Bytes in front of the IPoIB header in the MAC layer's form: the two addresses.
 pub(super) const ADDRESSES_LEN: usize = 40;
+/// Where the headers of IP have the destination.
+const IPV4_DESTINATION: usize = 16;
+const IPV6_DESTINATION: usize = 24;
 const IPV4_MIN: usize = 20;
 const TCP_MIN: usize = 20;
 const TCP: u8 = 6;
@@ -72,6 +75,19 @@ impl Frame {
             EtherType::IPV6 => self.cast != Cast::Broadcast && self.may_be_discovery(packet),
             _ => false,
         }
+    }
+
+    /// Whether it is for one host by what is in it: ARP, which asks all hosts or answers one, or IP to an address that is no group's. To a
+    /// group other than the broadcast group it goes only if a neighbour has told a wrong link address.
+    pub(super) fn is_for_one_host(&self, packet: &Mblk) -> bool {
+        let (at, is_group): (usize, fn(u8) -> bool) = match self.ethertype {
+            EtherType::ARP => return true,
+            EtherType::IPV4 => (IPV4_DESTINATION, |first| first >> 4 == 0xe),
+            EtherType::IPV6 => (IPV6_DESTINATION, |first| first == 0xff),
+            _ => return false,
+        };
+        let mut first = [0];
+        packet.copy_to(PSEUDO_HEADER_LEN + at, &mut first) == 1 && !is_group(first[0])
     }
 
     fn may_be_discovery(&self, packet: &Mblk) -> bool {

@@ -4,7 +4,7 @@
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
 use ipoib::paths::{Handle, Submitted};
-use ipoib::{EtherType, LinkAddr};
+use ipoib::{Cast, EtherType, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 
 use super::frame::{Frame, Plain, Wire};
@@ -119,7 +119,8 @@ impl Transmitter {
                 NotSent::Dropped(packet, TxDrop::LinkDown)
             });
         };
-        let Some(to) = to.canonical() else {
+        let astray = |to: &LinkAddr| to.cast() == Cast::Multicast && frame.is_for_one_host(&packet);
+        let Some(to) = to.canonical().filter(|to| !astray(to)) else {
             return Err(NotSent::Dropped(packet, TxDrop::BadDestination));
         };
         if open.abilities.connected {
