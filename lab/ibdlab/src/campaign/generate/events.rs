@@ -6,9 +6,9 @@ use rand::RngExt;
 
 use super::{Generator, at};
 use crate::scenario::trouble::{
-    AllocationFails, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed,
+    AllocationFails, Claim, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed,
     MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaRequest, SaStatus,
-    SaTrouble, SmComesBack, SmMoves, SubnetPrefix, TimedEvent,
+    SaTrouble, SmComesBack, SmMoves, Strangers, SubnetPrefix, TimedEvent,
 };
 use crate::scenario::{Membership, Nothing};
 
@@ -93,7 +93,7 @@ impl Generator<'_> {
             28 => (Event::PathAsk(on), None),
             30 => self.memberships(&host),
             18 => (Event::QpBreaks(on), None),
-            19 => (self.packet(host), None),
+            19 => (self.packet_or_flood(host), None),
             20 => (Event::HcaRemoved(on.clone()), Some(Event::HcaAdded(on))),
             21 => (Event::LinkClose(on.clone()), Some(Event::LinkOpen(on))),
             22 | 23 => (Event::Unload(on.clone()), Some(Event::Load(on))),
@@ -218,8 +218,20 @@ impl Generator<'_> {
         Delayed { host: at(host), from_us, to_us, for_ms: self.short_ms() }
     }
 
-    fn packet(&mut self, to: String) -> Event {
-        Event::Packet(PacketTo { to: at(to), kind: self.pick(&Malformed::ALL) })
+    /// A packet that nobody should send, and now and then many: each kind of flood is twice as likely as a kind of packet.
+    fn packet_or_flood(&mut self, to: String) -> Event {
+        let (packets, floods) = (Malformed::ALL.len(), Claim::ALL.len());
+        let kind = self.rng.random_range(0..packets + 2 * floods);
+        match kind.checked_sub(packets) {
+            None => Event::Packet(PacketTo { to: at(to), kind: Malformed::ALL[kind] }),
+            Some(flood) => self.flood(to, Claim::ALL[flood % floods]),
+        }
+    }
+
+    /// As many as a driver can stand that asks the SA about each of those whom it has to ask about, or far more of the others.
+    fn flood(&mut self, to: String, claim: Claim) -> Event {
+        let per_second = if claim == Claim::AbsentPorts { 100 } else { self.pick(&[100, 1_000, 10_000]) };
+        Event::Strangers(Strangers { host: at(to), claim, per_second, for_ms: self.short_ms() })
     }
 
     fn short_ms(&mut self) -> u64 {

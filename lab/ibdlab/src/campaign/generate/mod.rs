@@ -13,6 +13,7 @@ mod fabrics;
 mod moments;
 mod partitions;
 mod patience;
+mod readers;
 mod schedules;
 mod seldom;
 mod software;
@@ -62,7 +63,12 @@ impl Search {
                 if self == Self::Connections || may_be && connections::is_drawn(seed, index) {
                     connections::put(&mut scenario, seed, index);
                 }
-                let scenario = if is_on_it { software::put(scenario) } else { scenario };
+                let scenario = if is_on_it {
+                    software::put(scenario)
+                } else {
+                    readers::put(&mut scenario, seed, index);
+                    scenario
+                };
                 strategies::interleave(patience::give(scenario), seed, index)
             }
             Self::Fabrics(sm) => patience::give(fabrics::generate(seed, index, sm)),

@@ -7,6 +7,7 @@ mod calls;
 mod hand;
 mod happened;
 mod paths;
+mod readers;
 mod senders;
 pub mod settle;
 mod software;
@@ -112,6 +113,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
+    readers::harm_nobody(world, step)?;
     let moved = transfer.map(|transfer| transfer.finish(world, TRANSFER)).transpose()?;
     let mut text =
         format!("{} events; everything well {recovery} after the last cause was gone", step.event.len());

@@ -30,6 +30,8 @@ const BURST: u32 = 100;
 const BURSTS: u32 = 20;
 /// The number of a group that nobody is in.
 const GROUP: u8 = 2;
+/// Another one.
+const NEW_GROUP: u8 = 3;
 
 /// What there was before the trouble, to compare with.
 pub struct Before {
@@ -84,6 +86,24 @@ pub fn settle(world: &World, before: &Before, patience: Nanos) -> Result<Nanos> 
 /// As for [`settle`].
 pub fn reachable(world: &World, patience: Nanos) -> Result<Nanos> {
     wait_for(world, &[&|| links(world), &|| unicast(world)], patience)
+}
+
+/// Waits until hosts that have forgotten each other find each other, and hear a group that they join now.
+///
+/// # Errors
+///
+/// As for [`settle`].
+pub fn found_anew(world: &World, patience: Nanos) -> Result<Nanos> {
+    wait_for(world, &[&|| strangers(world), &|| talk(world, NEW_GROUP)], patience)
+}
+
+/// Waits until the SA has each host in exactly the groups that IP enabled.
+///
+/// # Errors
+///
+/// As for [`settle`].
+pub fn only_members_of_what_ip_wants(world: &World, patience: Nanos) -> Result<()> {
+    wait_for(world, &[&|| memberships(world)], patience).map(drop)
 }
 
 type Check<'a> = &'a dyn Fn() -> Result<Vec<Missing>>;
