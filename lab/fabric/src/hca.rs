@@ -1,6 +1,7 @@
 //! The HCA as its driver offers it: objects, their limits and who may not be freed yet.
 
 mod channels;
+mod credits;
 mod resources;
 mod watch;
 
@@ -43,6 +44,7 @@ struct HcaInner {
     gone: AtomicBool,
     late_interrupts: Mutex<Option<(Nanos, Nanos)>>,
     sends_hang: AtomicBool,
+    no_credits: AtomicBool,
     empty_channel: Mutex<EmptyChannel>,
 }
 
@@ -112,6 +114,7 @@ impl Hca {
             gone: AtomicBool::new(false),
             late_interrupts: Mutex::new(None),
             sends_hang: AtomicBool::new(false),
+            no_credits: AtomicBool::new(false),
             empty_channel: Mutex::default(),
         }))
     }

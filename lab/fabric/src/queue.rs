@@ -211,6 +211,20 @@ impl<W> WorkQueue<W> {
         })
     }
 
+    /// Takes the oldest waiting request, wherever it is in the queue, if it is wanted.
+    pub(crate) fn take_waiting_if(&mut self, wanted: impl Fn(&W) -> bool) -> Option<(u64, W)> {
+        let waits = |entry: &Entry<W>| matches!(entry.stage, Stage::Posted(_));
+        let first = self.entries.iter().position(waits)?;
+        let entry = self.entries.get_mut(first)?;
+        match std::mem::replace(&mut entry.stage, Stage::Taken) {
+            Stage::Posted(work) if wanted(&work) => Some((self.head + first as u64, work)),
+            other => {
+                entry.stage = other;
+                None
+            }
+        }
+    }
+
     /// Takes back every request that waits to be taken, and its slot: the oldest first.
     pub(crate) fn take_waiting(&mut self) -> Vec<W> {
         let first = self.entries.partition_point(|e| !matches!(e.stage, Stage::Posted(_)));

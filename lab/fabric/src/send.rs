@@ -77,6 +77,8 @@ pub(crate) struct SendJob {
     qkey: QKey,
     pkey_ix: u16,
     payloads: Vec<Vec<u8>>,
+    /// Its frames have left, and it never completes ([`Hca::set_sends_hang`]).
+    hangs: bool,
 }
 
 /// What of the QP a send depends on, read when it is accepted.
@@ -191,6 +193,7 @@ impl Hca {
             qkey: if wr.dest.qkey.is_privileged() { sender.qkey } else { wr.dest.qkey },
             pkey_ix: sender.pkey_ix,
             payloads,
+            hangs: false,
         }
     }
 
@@ -277,8 +280,21 @@ impl Hca {
         }
     }
 
+    /// Sends what has waited for credits, in order. Behind a send that hangs nothing goes.
+    pub(crate) fn send_waiting(&self, qp: &Qp) {
+        loop {
+            let next = qp.0.core.lock().sq.take_waiting_if(|job| !job.hangs);
+            let Some((seq, job)) = next else { return };
+            self.carry_out(qp, seq, job);
+        }
+    }
+
     /// Sends the frames of a job and completes it.
-    fn carry_out(&self, qp: &Qp, seq: u64, job: SendJob) {
+    fn carry_out(&self, qp: &Qp, seq: u64, mut job: SendJob) {
+        if self.has_no_credits() {
+            qp.0.core.lock().sq.park(seq, job);
+            return;
+        }
         if let Some(port) = self.port(job.vector.port) {
             for payload in &job.payloads {
                 self.send_datagram(qp, port, &job, payload);
@@ -286,6 +302,7 @@ impl Hca {
         }
         if self.sends_hang() {
             // Whoever flushes the queue pair finds it waiting.
+            job.hangs = true;
             qp.0.core.lock().sq.park(seq, job);
             return;
         }

@@ -158,6 +158,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::CmLost(_) => "loses messages of the communication manager, which the adapter does not",
         Event::InterruptsLate(_) => "has interrupts come late",
         Event::SendsHang(_) => "has sends hang, which are done when a post returns",
+        Event::NoCredits(_) => "has sends wait for credits, which are done when a post returns",
         Event::Packet(_) | Event::RawPacket(_) | Event::Strangers(_) => "has a packet come that nobody sent",
         Event::HcaRemoved(_) | Event::HcaAdded(_) => PULLED,
         Event::Sa(SaTrouble { does: SaDoes::Late(ms), .. }) if *ms > LATEST_MS => {

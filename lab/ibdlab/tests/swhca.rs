@@ -162,6 +162,10 @@ fn trouble_that_is_none_of_the_adapters_is_refused_before_anything_runs() {
         ("pkey-added = { host = \"bob\", index = 0 }", "puts a P_Key where the default partition's is"),
         ("sends-hang = { host = \"bob\", for_ms = 1 }", "has sends hang, which are done when a post returns"),
         (
+            "no-credits = { host = \"bob\", for_ms = 1 }",
+            "has sends wait for credits, which are done when a post returns",
+        ),
+        (
             "sa = { does = { late = 5 }, to = \"join\", for_ms = 1 }",
             "has the SA be late with some requests, which it is with all of a port",
         ),

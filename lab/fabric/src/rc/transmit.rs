@@ -71,7 +71,7 @@ impl Hca {
             let mut wake = None;
             let send = {
                 let mut core = qp.0.core.lock();
-                let sends = core.state == QpState::Rts && !core.freed;
+                let sends = core.state == QpState::Rts && !core.freed && !self.has_no_credits();
                 let way = core.way();
                 let Some(connection) = core.connection.as_mut() else { return };
                 if std::mem::take(&mut first) && connection.sending {

@@ -88,7 +88,7 @@ impl Generator<'_> {
             16 => (self.link(host), None),
             17 => (Event::InterruptsLate(self.delayed(host)), None),
             25 => (Event::CommandsSlow(self.delayed(host)), None),
-            26 => (Event::SendsHang(HostForMs { host: at(host), for_ms: self.short_ms() }), None),
+            26 => (self.sends_wait(host), None),
             27 => (self.property_set(host), None),
             28 => (Event::PathAsk(on), None),
             30 => self.memberships(&host),
@@ -216,6 +216,15 @@ impl Generator<'_> {
         let from_us = self.pick(&[0, 10, 200]);
         let to_us = from_us + self.pick(&[0, 100, 3_000]);
         Delayed { host: at(host), from_us, to_us, for_ms: self.short_ms() }
+    }
+
+    /// For good, or until credits come: longer than a driver watches, too.
+    fn sends_wait(&mut self, host: String) -> Event {
+        let host = at(host);
+        match self.rng.random::<bool>() {
+            true => Event::SendsHang(HostForMs { host, for_ms: self.short_ms() }),
+            false => Event::NoCredits(HostForMs { host, for_ms: self.pick(&[1, 30, 1_000, 9_000, 40_000]) }),
+        }
     }
 
     /// A packet that nobody should send, and now and then many: each kind of flood is twice as likely as a kind of packet.

@@ -53,6 +53,8 @@ pub enum Event {
     CommandsSlow(Delayed),
     /// A host's adapter sends, and completes none of it, for a time: queue pairs that sent meanwhile are of no use any more.
     SendsHang(HostForMs),
+    /// The fabric gives a host's port no credits for a time: what it sends waits. Nothing is lost, and the port receives.
+    NoCredits(HostForMs),
     /// A host's queue pair goes to the error state, as failing hardware has it.
     QpBreaks(OnHost),
     /// One of the host's queue pairs does so, counted round among those of its adapter.
@@ -121,7 +123,7 @@ impl Event {
             | Self::PathAsk(on) => Some(&on.host),
             Self::OneQpBreaks(of) => Some(&of.host),
             Self::PropertySet(set) => Some(&set.host),
-            Self::SendsHang(hang) => Some(&hang.host),
+            Self::SendsHang(on) | Self::NoCredits(on) => Some(&on.host),
             Self::PkeyAdded(at) => Some(&at.host),
             Self::Membership(to) => Some(&to.host),
             Self::AllocationFails(fails) => Some(&fails.host),

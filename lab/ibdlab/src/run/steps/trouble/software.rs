@@ -252,7 +252,7 @@ impl Scene for Adapter {
                 }
             }
             Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
-            Undo::Interrupts(_) | Undo::Sends(_) | Undo::Strangers => {}
+            Undo::Interrupts(_) | Undo::Sends(_) | Undo::Credits(_) | Undo::Strangers => {}
         }
         Ok(())
     }

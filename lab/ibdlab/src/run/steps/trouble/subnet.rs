@@ -54,6 +54,8 @@ pub enum Undo {
     Interrupts(Guid),
     /// An adapter completes sends again.
     Sends(Guid),
+    /// An adapter's ports get credits again.
+    Credits(Guid),
     /// The commands of a host to its adapters take no time again.
     Commands(Kernel),
     /// A flood of forged packets is over.
@@ -149,6 +151,13 @@ impl Scene for Subnet {
                 }
                 return Ok(Some((Nanos::from_millis(hang.for_ms), Undo::Sends(adapter))));
             }
+            (Event::NoCredits(without), Some(host)) => {
+                let adapter = adapter(host.port);
+                if let Some(hca) = self.infiniband.fabric().hca(adapter) {
+                    hca.set_no_credits(true);
+                }
+                return Ok(Some((Nanos::from_millis(without.for_ms), Undo::Credits(adapter))));
+            }
             (Event::QpBreaks(_), Some(host)) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
                     for qpn in hca.qpns() {
@@ -195,6 +204,11 @@ impl Scene for Subnet {
                     hca.set_sends_hang(false);
                 }
             }
+            Undo::Credits(adapter) => {
+                if let Some(hca) = self.infiniband.fabric().hca(adapter) {
+                    hca.set_no_credits(false);
+                }
+            }
             Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
             Undo::Interrupts(adapter) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
@@ -216,6 +230,7 @@ impl Scene for Subnet {
             self.undo(Undo::Link(port))?;
             self.undo(Undo::Interrupts(adapter(port)))?;
             self.undo(Undo::Sends(adapter(port)))?;
+            self.undo(Undo::Credits(adapter(port)))?;
         }
         let misdeeds = std::mem::take(&mut self.misdeeds);
         self.sm.faults(|script| {
