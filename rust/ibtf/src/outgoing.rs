@@ -54,6 +54,11 @@ impl<E, D> Outgoing<E, D> {
         })
     }
 
+    /// What the oldest needs.
+    pub(crate) fn oldest_needs(&self) -> Option<&KArc<D>> {
+        self.ring.iter().find_map(|place| place.keeps.as_ref())
+    }
+
     /// Takes the oldest, with its number.
     #[inline(always)]
     pub(crate) fn pop(&mut self) -> Option<(u32, E)> {

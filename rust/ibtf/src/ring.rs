@@ -99,6 +99,13 @@ impl<E> Ring<E> {
         self.place(self.tail.wrapping_sub(1))?.as_mut()
     }
 
+    /// The oldest, and those behind it.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &E> {
+        let mask = self.places.len().wrapping_sub(1);
+        let place = move |n: u32| self.places.get(self.head.wrapping_add(n) as usize & mask)?.as_ref();
+        (0..self.len()).filter_map(place)
+    }
+
     /// One that is in it.
     #[inline]
     pub(crate) fn get(&mut self, number: u32) -> Option<&mut E> {

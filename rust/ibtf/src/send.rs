@@ -258,6 +258,11 @@ impl<T: Send + Sync + 'static, A: Send + Sync + 'static> SendQueue<T, A> {
         (self.expected != 0).then_some(self.completed)
     }
 
+    /// Where the oldest send goes.
+    pub fn oldest_dest(&self) -> Option<&KArc<UdDest<A>>> {
+        self.ring.as_ref()?.oldest_needs()
+    }
+
     /// Has the next batch signalled, if sends are out of which no completion will tell.
     pub fn signal_soon(&mut self) {
         self.must_signal |= self.outstanding() > self.staged && self.expected == 0;

@@ -31,7 +31,7 @@ const NUMBERS: [(&str, u32, u32, u32, bool); 34] = [
     ("_ibd_rc_tx_comp_count", 10, 1, 8000, true),
     ("_ibd_rc_tx_comp_usec", 300, 1, u32::MAX, true),
     ("_ibd_rc_tx_copy_thresh", 4096, 1500, 65_524, true),
-    ("_ibd_tx_timeout", 5, 0, 3600, true),
+    ("_ibd_tx_timeout", 30, 0, 3600, true),
     ("_ibd_ud_num_rwqe", 512, 512, 8000, false),
     ("_ibd_ud_num_swqe", 512, 512, 8000, false),
     ("_ibd_ud_rx_comp_count", 4, 1, 8000, true),

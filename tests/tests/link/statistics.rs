@@ -50,14 +50,14 @@ fn a_ring_that_is_full_says_how_often_and_that_it_has_no_room() {
         let hca = bench.world.fabric().hca(bench.alpha.adapter()).expect("the adapter is there");
         let of_ring = |name| bench.alpha.named("tx_ring_0", name);
         assert_eq!((of_ring("room") + of_ring("outstanding"), of_ring("tx_full")), (512, 0));
-        hca.set_sends_hang(true);
+        hca.set_no_credits(true);
         for _ in 0..600 {
             let _ = alpha.transmit(address_of(&beta), &[1; 60], Offload::default());
         }
         assert_eq!((of_ring("room"), of_ring("outstanding"), of_ring("tx_full")), (0, 512, 1));
         assert!(of_ring("tx_put_off") > 0);
         assert_eq!(of_ring("tx_put_off"), bench.alpha.counter("tx_put_off"));
-        hca.set_sends_hang(false);
+        hca.set_no_credits(false);
         bench.wait_for("it goes on", Nanos::from_secs(30), || of_ring("outstanding") < 512);
     });
 }

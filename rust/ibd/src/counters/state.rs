@@ -41,6 +41,8 @@ pub(crate) enum LinkState {
     BroadcastGroup = 3,
     QueuePair = 4,
     Up = 5,
+    /// Up, but no send has completed for long.
+    SendsWait = 6,
 }
 
 impl From<link::Status> for LinkState {
@@ -57,6 +59,14 @@ impl From<link::Status> for LinkState {
 }
 
 impl LinkState {
+    /// Also of a link whose sends do not complete.
+    pub(crate) fn of(status: link::Status, sends_wait: bool) -> Self {
+        match status.into() {
+            Self::Up if sends_wait => Self::SendsWait,
+            state => state,
+        }
+    }
+
     /// As properties, probes and the log have it.
     pub(crate) fn name(self) -> &'static CStr {
         match self {
@@ -66,6 +76,7 @@ impl LinkState {
             Self::BroadcastGroup => c"waits for broadcast group",
             Self::QueuePair => c"waits for queue pair",
             Self::Up => c"up",
+            Self::SendsWait => c"up, sends wait",
         }
     }
 }
@@ -88,7 +99,7 @@ impl History {
     /// The link has come to another state. By the control thread alone.
     pub(crate) fn note(&self, state: LinkState, now: Instant) {
         match state {
-            LinkState::Up => self.ups.increment(),
+            LinkState::Up | LinkState::SendsWait => self.ups.increment(),
             down => self.last_down.set(down as u64),
         }
         self.since.set(now.as_nanos());

@@ -17,6 +17,7 @@ use super::job_queue::Job;
 use super::outgoing::{TooBigReport, answer};
 use super::qp_jobs;
 use super::sa_calls::Call;
+use super::trials;
 use super::worker::{large_buffers, refuse};
 use crate::counters::LinkState;
 use crate::{kernel_instant, now, probes};
@@ -51,7 +52,7 @@ fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
             control = parker.lock();
         }
         control.handle_timeout(time);
-        shared.counters.state.show(control.link.status().into(), control.link.broadcast_state());
+        shared.counters.state.show(control.state(), control.link.broadcast_state());
         match control.next_effect(time) {
             Some(effect) => {
                 drop(control);
@@ -78,13 +79,14 @@ fn wait<'a>(
     parker.wait_until(control, next.map(kernel_instant));
 }
 
-/// Replaces a queue pair that does not complete its sends; when to look again.
-#[inline(never)]
-fn watch_sends(shared: &Shared, time: Instant) -> Duration {
-    let Some(timeout) = shared.settings.lock().transmit_timeout() else { return TIDY };
-    // All of them, whichever is late.
-    shared.transmitters.iter().for_each(|transmitter| transmitter.watch(time, timeout));
-    (timeout / 4).min(TIDY)
+/// Sees whether sends complete; when to look again.
+fn watch_sends(shared: &KArc<Shared>, time: Instant) -> Duration {
+    let timeout = shared.settings.lock().transmit_timeout();
+    let Some(timeout) = timeout else {
+        trials::forget(shared);
+        return TIDY;
+    };
+    trials::watch(shared, time, timeout, TIDY)
 }
 
 /// For whoever traces, and for the log if it is to have it.
@@ -101,7 +103,7 @@ fn announce(shared: &Shared, state: LinkState) {
             LinkState::PKey => log!(note, name, "link: waits for P_Key"),
             LinkState::BroadcastGroup => log!(note, name, "link: waits for broadcast group"),
             LinkState::QueuePair => log!(note, name, "link: waits for queue pair"),
-            LinkState::Up => log!(note, name, "link: up"),
+            LinkState::Up | LinkState::SendsWait => log!(note, name, "link: up"),
         }
     }
 }
@@ -189,11 +191,10 @@ fn print(shared: &KArc<Shared>, note: Note) {
             log!(note, name, "no queue pair or buffers; will try again")
         }
         Note::Link(link::Note::Stalled) => {
-            let timeout = shared.settings.lock().transmit_timeout().unwrap_or_default().as_secs();
             probes::qp_broken(shared.number, c"stalled");
             shared.counters.history.stalled.increment();
             queue(shared, Job::Report(Fault::Stalled));
-            log!(warn, name, "no send has completed for {timeout} s; making another queue pair");
+            log!(warn, name, "the queue pair hangs, and another one sends; making another queue pair");
         }
         Note::Link(link::Note::Broken) => {
             probes::qp_broken(shared.number, c"failed");

@@ -36,6 +36,9 @@ pub(crate) enum Job {
     Inspect(usize, UdChannel, Generation),
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),
+    /// Try another queue pair beside that of this transmit ring, whose sends do not complete; and end that.
+    Try(usize),
+    EndTrial(usize),
     MakeDest(LinkAddr, McgInfo, Option<Duration>),
     /// Find the way to an address that has the port of another one, which this is the way to; the SA said so then.
     FollowPort(LinkAddr, PathInfo, Followed),

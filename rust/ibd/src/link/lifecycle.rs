@@ -364,6 +364,7 @@ impl Shared {
         if had_traffic {
             probes::qp_down(self.number);
         }
+        self.trials.end();
         // Nothing that a worker is still building is opened after this.
         let receiver = pairs.as_ref().map(|pairs| pairs.receiver().clone());
         let mut pools = end_traffic(&self.transmitters, receiver.as_ref(), up_to);

@@ -14,7 +14,7 @@
 //! | IBTF events | record and return | the machines' lock |
 //! | the threads of [`incoming`], once the link has connections | make, answer, open, close and free them | the adapter, `ibcm` |
 //!
-//! Locks, outermost first: a transmit queue's; inside it a connection's, or the machines' ([`Shared::control`]); and inside that one only `retired` and `news`; the job queues'
+//! Locks, outermost first: a transmit queue's; inside it a connection's, or the machines' ([`Shared::control`]); and inside that one only `retired`, `news` and `trials`; the job queues'
 //! and the announcer's are leaves. The receive side's lock is taken with none of them held, and only the machines' and that of the receive path
 //! ([`delivery`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.
@@ -52,6 +52,7 @@ mod settings;
 mod statistics;
 mod traffic;
 mod transmit;
+mod trials;
 mod worker;
 
 use gldv3::Mac;
@@ -80,6 +81,7 @@ use rings::RingCount;
 use settings::Settings;
 use traffic::{BuildContext, Pools};
 use transmit::Transmitters;
+use trials::Trials;
 use worker::Hardware;
 
 use crate::adapter::Held;
@@ -111,6 +113,8 @@ pub(crate) struct Shared {
     backlog: KArc<Monitor<Backlog>>,
     delivery: KArc<Delivery>,
     transmitters: Transmitters,
+    /// Of rings whose sends do not complete.
+    trials: Trials,
     /// `None` before it is opened and once it goes.
     interrupts: Mutex<Option<KArc<Interrupts>>>,
     settings: Mutex<Settings>,
@@ -251,6 +255,7 @@ impl Shared {
             backlog: Backlog::new(may_block),
             delivery: Delivery::new(&connection_counters, may_block),
             transmitters,
+            trials: Trials::new(rings.transmit.max(1), may_block),
             interrupts: Mutex::new_waiting(None, may_block),
             settings: Mutex::new_waiting(Settings::default(), may_block),
             hardware: Held::new(may_block),

@@ -11,7 +11,6 @@ use super::announce::{CONNECTED_SDU, UNBOUNDED};
 use super::lifecycle::FIRST_SDU;
 use super::queue_pairs::moderate;
 use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
-use crate::counters::LinkState;
 
 /// `linkmode`: datagram.
 const DATAGRAM: u32 = 0;
@@ -212,7 +211,7 @@ impl Shared {
                 value.put_text(format_args!("{}", u8::from(joined)))
             }
             PropertyId::Private(name) if name == LINK_STATE => {
-                let state = LinkState::from(self.control.lock().link.status());
+                let state = self.control.lock().state();
                 value.put_text(format_args!("{}", state.name().to_str().unwrap_or_default()))
             }
             PropertyId::Private(name) if name == BROADCAST_STATE => {

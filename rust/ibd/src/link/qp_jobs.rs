@@ -236,6 +236,7 @@ pub(crate) fn end(shared: &Shared, up_to: Generation) {
     let receiver = shared.control.lock().queue_pairs.as_ref().map(|pairs| pairs.receiver().clone());
     let pools = end_traffic(&shared.transmitters, receiver.as_ref(), Some(up_to));
     drop(receiver);
+    shared.trials.end();
     probes::qp_down(shared.number);
     free(shared, up_to);
     put_away(shared, pools);

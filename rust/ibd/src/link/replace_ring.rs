@@ -10,6 +10,7 @@ use super::fma::Fault;
 use super::queue_pairs::{QpKeys, QueuePairHandles, moderate};
 use super::traffic::{Pools, send_side};
 use super::transmit::SendSide;
+use super::trials;
 use crate::{now, probes};
 
 /// What a queue pair has in common with the others of its link.
@@ -72,7 +73,11 @@ fn tell(shared: &Shared, ring: usize, why: Why) {
             probes::qp_broken(shared.number, c"stalled");
             shared.counters.history.stalled.increment();
             shared.report(Fault::Stalled);
-            log!(warn, name, "no send of transmit ring {ring} has completed; building another queue pair");
+            log!(
+                warn,
+                name,
+                "the queue pair of transmit ring {ring} hangs, and another one sends; building another"
+            );
         }
     }
 }
@@ -82,6 +87,7 @@ fn tell(shared: &Shared, ring: usize, why: Why) {
 fn suspend(shared: &Shared, ring: usize, channel: UdChannel) {
     let mut pools = Pools::default();
     shared.transmitters.suspend(ring, &mut pools);
+    trials::end_of(shared, ring);
     drop(channel);
     pools.close();
     shared.retire(pools);

@@ -154,7 +154,7 @@ const ROWS: [Row; COUNT] = [
     row(c"_ibd_rc_tx_comp_count", Key::RcTxCompCount, 10, 1, MOST_WQE, When::Always),
     row(c"_ibd_rc_tx_comp_usec", Key::RcTxCompUsec, 300, 1, u32::MAX, When::Always),
     row(c"_ibd_rc_tx_copy_thresh", Key::RcTxCopyThresh, 4096, 1500, LONGEST_RC, When::Always),
-    row(c"_ibd_tx_timeout", Key::TxTimeout, 5, 0, 3600, When::Always),
+    row(c"_ibd_tx_timeout", Key::TxTimeout, 30, 0, 3600, When::Always),
     row(c"_ibd_ud_num_rwqe", Key::NumRwqe, 512, 512, MOST_WQE, When::Stopped),
     row(c"_ibd_ud_num_swqe", Key::NumSwqe, 512, 512, MOST_WQE, When::Stopped),
     row(c"_ibd_ud_rx_comp_count", Key::RxCompCount, 4, 1, MOST_WQE, When::Coalescing),

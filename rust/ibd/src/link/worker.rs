@@ -16,6 +16,7 @@ use super::qp_jobs;
 use super::replace_ring::replace_sender;
 use super::sa_calls;
 use super::traffic;
+use super::trials;
 use crate::node::gid;
 use crate::now;
 
@@ -29,6 +30,8 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job, may_block: &MayBlock) {
         Job::End(up_to) => qp_jobs::end(shared, up_to),
         Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
+        Job::Try(ring) => trials::begin(shared, ring),
+        Job::EndTrial(ring) => trials::end_of(shared, ring),
         Job::MakeDest(to, info, refresh) => make_dest(shared, to, &info, refresh),
         Job::FollowPort(to, way, followed) => sa_calls::follow_port(shared, to, way, followed),
         Job::Tidy => shared.tidy(),
@@ -52,7 +55,13 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
         }
         Job::GrowPathTable(_) => control.path_table_grown(now, false),
         Job::ReplaceSender(..) => control.link_failed(now),
-        Job::End(_) | Job::Inspect(..) | Job::LargeBuffers | Job::Report(_) | Job::Tidy => {}
+        Job::End(_)
+        | Job::EndTrial(_)
+        | Job::Inspect(..)
+        | Job::LargeBuffers
+        | Job::Report(_)
+        | Job::Tidy
+        | Job::Try(_) => {}
     });
 }
 

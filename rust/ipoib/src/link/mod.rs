@@ -24,6 +24,7 @@ mod queue_pair;
 mod request;
 mod send_rings;
 mod speed;
+mod stall;
 #[cfg(test)]
 mod tests;
 mod timers;
@@ -42,6 +43,7 @@ pub use events::{
 pub use generation::{Generation, Generations, Side};
 pub use queue_pair::STEADY;
 pub use send_rings::{Failed, SendRings, Why};
+pub use stall::{GRACE, Look, Stall};
 
 use queue_pair::{Building, Traffic};
 use request::Request;

@@ -24,6 +24,7 @@ use actions::address;
 pub(crate) use outstanding::Outstanding;
 
 use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
+use crate::counters::LinkState;
 use crate::link::incoming::{IncomingConnections, SharedReceive};
 use crate::link::job_queue::Job;
 use crate::link::mcg_attach::Attachments;
@@ -126,6 +127,8 @@ pub(crate) struct Control {
     pub(crate) send_refused: Option<ibtf::Status>,
     /// How long a send may take was set: what that means for those that are out is to be seen now.
     pub(in crate::link) timeout_is_new: bool,
+    /// Sends wait for completions that do not come.
+    pub(in crate::link) sends_wait: bool,
     growth: Growth,
     /// The effect before was one of packets.
     packets_were_last: bool,
@@ -178,6 +181,7 @@ impl Control {
             large_buffers_wanted: false,
             send_refused: None,
             timeout_is_new: false,
+            sends_wait: false,
             growth: Growth::Idle,
             packets_were_last: false,
             carries_out: false,
@@ -202,6 +206,11 @@ impl Control {
         }
     }
 
+    /// For an administrator.
+    pub(in crate::link) fn state(&self) -> LinkState {
+        LinkState::of(self.link.status(), self.sends_wait)
+    }
+
     /// Hands out what is to be ended and freed by whoever stops the link.
     pub(in crate::link) fn stop(&mut self, now: Instant) -> Stopped {
         let (had_traffic, up_to) = (self.link.has_traffic(), self.link.latest());
@@ -211,6 +220,7 @@ impl Control {
         self.neighbours.clear();
         self.attachments.remove_all();
         self.full = TxQueues::NONE;
+        self.sends_wait = false;
         self.link.take_connections(false);
         let shared_receive = self.incoming.as_mut().and_then(|incoming| incoming.stop());
         self.rings.clear();

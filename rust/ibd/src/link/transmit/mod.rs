@@ -15,9 +15,9 @@ mod stage;
 
 use gldv3::{Mac, Stat};
 use ibtf::{CompletionBatch, SendQueue, Status};
+use ipoib::LinkAddr;
 use ipoib::link::{Generation, Side, Why};
 use ipoib::paths::{Denial, DenialEpoch, TxQueue};
-use ipoib::{Instant, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{KArc, KBox, MayBlock};
@@ -77,8 +77,6 @@ struct State {
     refused: bool,
     /// Packets whose path was found wait for room.
     behind: bool,
-    /// Completions that were due when [`Transmitter::watch`] looked, and since when none has come.
-    waits: Option<(u32, Instant)>,
 }
 
 /// What to do when the lock is let go.
@@ -147,7 +145,6 @@ impl Transmitter {
             staged: PacketCounts::default(),
             refused: false,
             behind: false,
-            waits: None,
         };
         let (state, place) = (Mutex::new_waiting(state, may_block), ring.unwrap_or(0));
         let transmitter =

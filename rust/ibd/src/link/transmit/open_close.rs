@@ -1,16 +1,14 @@
 //! When a transmit queue sends: opened with a queue pair, suspended while that is replaced alone, closed with the link; and whether the
 //! adapter still completes what it took.
 
-use core::time::Duration;
-
-use ibtf::{BufferPool, Notify};
-use ipoib::Instant;
+use ibtf::{BufferPool, Notify, UdDest};
 use ipoib::link::{Generation, Why};
-use kernel::{KBox, MayBlock};
+use kernel::{KArc, KBox, MayBlock};
 
 use super::stage::{LargePool, SendSide};
 use super::{AfterUnlock, CONNECTIONS, RareWork, Transmitter};
 use crate::cache::AddressCache;
+use crate::link::neighbour::NeighbourPath;
 use crate::now;
 
 impl Transmitter {
@@ -87,7 +85,6 @@ impl Transmitter {
         let RareWork { resume, wake_control, .. } = after.rare.take().unwrap_or_default();
         state.refused |= resume;
         state.behind |= wake_control;
-        state.waits = None;
         state.forget_all();
         drop(state);
         drop(after);
@@ -104,7 +101,6 @@ impl Transmitter {
         let rare = after.rare();
         // A later one goes on.
         if state.side.get().is_none() {
-            state.waits = None;
             state.forget_all();
             rare.resume |= core::mem::take(&mut state.refused);
             rare.wake_control |= core::mem::take(&mut state.behind);
@@ -117,34 +113,27 @@ impl Transmitter {
     }
 
     /// The queue pair of this generation does not work any more.
-    pub(super) fn broken(&self, generation: Option<Generation>, why: Why) {
+    pub(crate) fn broken(&self, generation: Option<Generation>, why: Why) {
         let Some(generation) = generation else { return };
         self.control.lock().send_side_failed(now(), self.place, generation, why);
         self.control.notify_all();
     }
 
-    /// Looks whether the adapter owes a completion for longer than `timeout`, and tells. Has to look more often than that.
-    pub(crate) fn watch(&self, now: Instant, timeout: Duration) {
+    /// Which generation sends, and how many completions it has taken (modulo 2^32), if one is awaited.
+    pub(crate) fn progress(&self) -> Option<(Generation, Option<u32>)> {
         let mut state = self.state.lock();
-        let progress = state.side.get_mut().and_then(|open| {
-            open.queue.signal_soon();
-            open.queue.progress()
-        });
-        let since = match (progress, state.waits) {
-            (None, _) => None,
-            (Some(now_at), Some((before, since))) if now_at == before => Some((before, since)),
-            (Some(now_at), _) => Some((now_at, now)),
-        };
-        state.waits = since;
-        let late = since.is_some_and(|(_, since)| now - since >= timeout);
-        if late {
-            state.waits = None;
-            self.counters.timeouts.increment();
-        }
-        let generation = state.side.generation();
-        drop(state);
-        if late {
-            self.broken(generation, Why::Stalled);
-        }
+        let (generation, open) = state.side.running()?;
+        open.queue.signal_soon();
+        Some((generation, open.queue.progress()))
+    }
+
+    /// No send has completed for long.
+    pub(crate) fn is_late(&self) {
+        self.counters.timeouts.increment();
+    }
+
+    /// Where the oldest send goes that is not over.
+    pub(crate) fn oldest_dest(&self) -> Option<KArc<UdDest<NeighbourPath>>> {
+        self.state.lock().side.get()?.queue.oldest_dest().cloned()
     }
 }

@@ -42,6 +42,10 @@ pub(crate) struct Abilities {
 }
 
 impl Abilities {
+    /// None.
+    pub(crate) const NONE: Self =
+        Self { checksum: false, large: 0, large_header: 0, copy_up_to: u32::MAX, connected: false };
+
     /// Whether packets can be sent from where they are.
     pub(crate) fn maps(&self) -> bool {
         self.copy_up_to != u32::MAX
