@@ -15,6 +15,12 @@ fn every_kind_of_event_at_once_and_all_is_well_again() {
     all_is_well_again("trouble.toml", 50);
 }
 
+/// Before, the driver took the queue pair for broken after five seconds, and the link had another address.
+#[test]
+fn ports_without_credits_keep_their_addresses() {
+    all_is_well_again("no-credits.toml", 50);
+}
+
 #[test]
 fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
     all_is_well_again("sa-silent.toml", 50);

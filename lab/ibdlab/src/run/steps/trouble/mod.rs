@@ -3,6 +3,7 @@
 //! What happens to a host's own life (open, close, load, unload, pull) is done by a thread per host, because it takes time;
 //! the rest happens at its instant on this one.
 
+mod addresses;
 mod calls;
 mod hand;
 mod happened;
@@ -30,6 +31,7 @@ pub(super) use settle::wanted_groups;
 
 use super::traffic::Transfer;
 
+use addresses::Addresses;
 use hand::{Background, Hand, Task, Told};
 pub use happened::Happened;
 use happened::Notes;
@@ -64,7 +66,7 @@ trait Scene {
 
 /// See [`crate::scenario::trouble`].
 pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
-    let before = settle::Before::of(world);
+    let (before, addresses) = (settle::Before::of(world), Addresses::of(world));
     let mut scene: Box<dyn Scene> = match &world.software {
         Some(software) => Box::new(software::Adapter::new(world, software)),
         None => Box::new(Subnet::new(world)?),
@@ -114,6 +116,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
     readers::harm_nobody(world, step)?;
+    addresses.check(world, step.event.iter().map(|timed| &timed.event))?;
     let moved = transfer.map(|transfer| transfer.finish(world, TRANSFER)).transpose()?;
     let mut text =
         format!("{} events; everything well {recovery} after the last cause was gone", step.event.len());

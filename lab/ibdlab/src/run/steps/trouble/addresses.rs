@@ -1,0 +1,71 @@
+//! A link keeps its address as long as its queue pair can: every neighbour has the address in its tables, and IP takes the interface down
+//! and up when it changes.
+
+use anyhow::{Result, ensure};
+use lab_ip::link_addr::LinkAddr;
+
+use crate::run::host_run::HostRun;
+use crate::run::world::World;
+use crate::scenario::trouble::Event;
+
+/// The link addresses of all hosts, in their order; `None` of a link that has none.
+pub struct Addresses(Vec<Option<LinkAddr>>);
+
+impl Addresses {
+    pub fn of(world: &World) -> Self {
+        Self(world.hosts.iter().map(address).collect())
+    }
+
+    /// Compares them with what they are now, after these events.
+    ///
+    /// # Errors
+    ///
+    /// A link has another address, and nothing has happened to it that gives it another queue pair.
+    pub fn check<'a>(&self, world: &World, events: impl Iterator<Item = &'a Event> + Clone) -> Result<()> {
+        for (host, before) in world.hosts.iter().zip(&self.0) {
+            let (Some(before), Some(now)) = (before, address(host)) else { continue };
+            let excused = events.clone().any(|event| concerns(world, host, event) && replaces(event));
+            ensure!(
+                *before == now || excused,
+                "{}: the link address {before} became {now}, and no event of the timeline makes the link's queue pair useless: none fails or \
+                 hangs, none moves the P_Key or the GID, none restarts the link or has a call fail",
+                host.name
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Without the octet of flags: whether a link takes connections may change.
+fn address(host: &HostRun) -> Option<LinkAddr> {
+    let mut own = host.ip().ok()?.with_upper(|upper| upper.link().info().own);
+    own.0[0] = 0;
+    (own.0[1..4] != [0; 3]).then_some(own)
+}
+
+/// Hosts on a software adapter have one kernel, and one adapter.
+fn concerns(world: &World, host: &HostRun, event: &Event) -> bool {
+    world.software.is_some() || event.host().is_none_or(|named| *named.get_ref() == host.name)
+}
+
+/// Whether a link may need another queue pair after this.
+fn replaces(event: &Event) -> bool {
+    match event {
+        // A queue pair or a CQ is in error, or hangs.
+        Event::SendsHang(_) | Event::QpBreaks(_) | Event::OneQpBreaks(_) => true,
+        // Its P_Key is at another place of the table, or its GID is another one.
+        Event::PkeyRemoved(_) | Event::PkeyAdded(_) | Event::SubnetPrefix(_) => true,
+        // It was stopped.
+        Event::HcaRemoved(_)
+        | Event::HcaAdded(_)
+        | Event::LinkClose(_)
+        | Event::LinkOpen(_)
+        | Event::Unload(_)
+        | Event::Load(_)
+        | Event::PartDeleted(_)
+        | Event::PartCreated(_) => true,
+        // A call to the adapter was refused.
+        Event::AllocationFails(_) => true,
+        _ => false,
+    }
+}
