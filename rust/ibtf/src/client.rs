@@ -36,15 +36,19 @@ pub trait ClientHandler: Send + Sync + 'static {
     }
 
     /// A connection that was accepted, or opened, stands. As [`ClientHandler::connection_requested`].
-    fn connection_established(&self, channel: ChannelId) {
-        let _ = channel;
+    ///
+    /// `answer` is how long its queue pair waits for an acknowledgement, as a code: 4.096 us times 2 to this power; `None` if the adapter
+    /// does not say. Of a connection that was accepted it is what the REQ said (local ACK timeout). Of one that was opened it is twice
+    /// the packet lifetime and what the REP said (target ACK delay), rounded up. The communication manager waits as long for the answer
+    /// when the connection is closed. It tells of neither before: a member of `ibt_cm_req_rcv_t` and of `ibt_cm_rep_rcv_t` would do.
+    fn connection_established(&self, channel: ChannelId, answer: Option<u8>) {
+        let _ = (channel, answer);
     }
 
     /// The other side of a connection that was [opened](crate::RcChannel::open) has accepted it, with 196 bytes of private data, whatever it
-    /// filled in; whether it is still wanted. An acknowledgement of the other side's takes so long (target ACK delay), as
-    /// [`Request::answer`]. As [`ClientHandler::connection_requested`].
-    fn connection_replied(&self, channel: ChannelId, private: &[u8], answer: Option<u8>) -> bool {
-        let _ = (channel, private, answer);
+    /// filled in; whether it is still wanted. As [`ClientHandler::connection_requested`].
+    fn connection_replied(&self, channel: ChannelId, private: &[u8]) -> bool {
+        let _ = (channel, private);
         false
     }
 

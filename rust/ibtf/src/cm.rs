@@ -5,7 +5,7 @@ use core::ptr;
 use core::time::Duration;
 
 use illumos_sys_hdrs as sys;
-use kernel::MayBlock;
+use kernel::{KBox, MayBlock};
 
 use crate::Gid;
 use crate::client::Client;
@@ -74,9 +74,6 @@ pub struct Request<'a> {
     pub to: Gid,
     /// The LID that who asks wants acknowledgements at.
     pub lid: u16,
-    /// How long an acknowledgement may take that who asks waits for (local ACK timeout), as a code: 4.096 us times 2 to this power. The
-    /// communication manager takes as long for the end of the connection. `None` if this communication manager does not show it.
-    pub answer: Option<u8>,
     /// What came with the REQ: 92 bytes, whatever the other side filled in.
     pub private: &'a [u8],
 }
@@ -166,8 +163,8 @@ pub(crate) unsafe extern "C" fn connection_event(
     match event.cm_type {
         sys::IBT_CM_EVENT_REQ_RCV => requested(cookie, event),
         sys::IBT_CM_EVENT_CONN_EST => {
-            let channel = ChannelId(event.cm_channel.addr());
-            clients::call(cookie, |handler| handler.connection_established(channel));
+            let (channel, answer) = (ChannelId(event.cm_channel.addr()), ack_timeout(event.cm_channel));
+            clients::call(cookie, |handler| handler.connection_established(channel, answer));
             sys::IBT_CM_ACCEPT
         }
         sys::IBT_CM_EVENT_REP_RCV => replied(cookie, event),
@@ -197,45 +194,19 @@ fn private_data(event: &sys::ibt_cm_event_t) -> &[u8] {
     }
 }
 
-/// So many octets of a REQ or a REP in front of its private data. `ibcm` tells of some of them only, and not of how long an
-/// acknowledgement takes, for which it keeps a closed connection.
-fn in_front_of_private_data<const N: usize>(event: &sys::ibt_cm_event_t) -> Option<&[u8; N]> {
-    let data = ptr::NonNull::new(event.cm_priv_data.cast::<u8>())?;
-    // SAFETY: the private data of these messages is told where it came, in the message (`ibcm_cep_state_req`, `ibcm_cep_state_rep`), which
-    // has N octets in front of it (IBA 12.6.5, 12.6.8).
-    let message = unsafe { data.sub(N) };
-    // SAFETY: so many octets, which stay as long as the event is there.
-    Some(unsafe { message.cast::<[u8; N]>().as_ref() })
-}
-
-/// See [`Request::answer`]. A message is known by the GID in it, which is told, too.
-fn answer_of_request(event: &sys::ibt_cm_event_t, from: Gid) -> Option<u8> {
-    const PRIVATE_DATA: usize = 140;
-    let message = in_front_of_private_data::<PRIVATE_DATA>(event)?;
-    let gid = message.get(56..72)?;
-    let asked = Gid { prefix: number(gid.get(..8)?), guid: number(gid.get(8..)?) };
-    Some(message.get(95)? >> 3).filter(|_| asked == from)
-}
-
-/// The target ACK delay of a REP, likewise. It is known by what else is told of it: the initiator depth.
-fn answer_of_reply(event: &sys::ibt_cm_event_t) -> Option<u8> {
-    const PRIVATE_DATA: usize = 36;
-    let message = in_front_of_private_data::<PRIVATE_DATA>(event)?;
-    // SAFETY: of a REP this is the member that is filled in.
-    let depth = unsafe { event.cm_event.rep }.rep_rdma_ra_in;
-    Some(message.get(26)? >> 3).filter(|_| message.get(25) == Some(&depth))
-}
-
-/// Of the wire's octets.
-fn number(octets: &[u8]) -> u64 {
-    octets.iter().fold(0, |number, octet| number << 8 | u64::from(*octet))
+/// How long the queue pair waits for an acknowledgement, as the communication manager has set it: the channel stands.
+fn ack_timeout(channel: sys::ibt_channel_hdl_t) -> Option<u8> {
+    let mut attributes = KBox::new(sys::ibt_qp_query_attr_t::default()).ok()?;
+    // SAFETY: the communication manager keeps the channel while it tells of it, on a thread that may block.
+    Status::check(unsafe { sys::ibt_query_qp(channel, &mut *attributes) }).ok()?;
+    // SAFETY: of a queue pair of a connection this is the member that is filled in. The field is `cep_timeout`.
+    Some(unsafe { attributes.qp_info.qp_transport.rc }.rc_path.cep_cm_opaque1 & 0x1f)
 }
 
 fn replied(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
     let channel = ChannelId(event.cm_channel.addr());
-    let answer = answer_of_reply(event);
     let replied =
-        |handler: &dyn crate::ClientHandler| handler.connection_replied(channel, private_data(event), answer);
+        |handler: &dyn crate::ClientHandler| handler.connection_replied(channel, private_data(event));
     let wanted = clients::call(cookie, replied);
     if wanted == Some(true) { sys::IBT_CM_ACCEPT } else { sys::IBT_CM_REJECT }
 }
@@ -254,16 +225,14 @@ fn delayed(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_stat
 fn requested(cookie: *mut c_void, event: &sys::ibt_cm_event_t) -> sys::ibt_cm_status_t {
     // SAFETY: of a REQ this is the member that is filled in.
     let request = unsafe { &event.cm_event.req };
-    // As an answer would go.
-    let from = Gid::from_raw(&request.req_prim_addr.av_dgid);
     let request = Request {
         reliable: request.req_transport == sys::IBT_RC_SRV,
         pkey: request.req_pkey,
-        from,
+        // As an answer would go.
+        from: Gid::from_raw(&request.req_prim_addr.av_dgid),
         to: Gid::from_raw(&request.req_prim_addr.av_sgid),
         // `av_dlid`.
         lid: request.req_prim_addr.av_opaque2,
-        answer: answer_of_request(event, from),
         private: private_data(event),
     };
     let session = Session(event.cm_session_id);

@@ -21,8 +21,8 @@ pub(crate) struct LongAnswers {
     closed: Option<Instant>,
 }
 
-/// There are too many already.
-pub(crate) struct TooMany;
+/// There are too many already, or its answers take too long: it is counted as long as it is there, but should not be.
+pub(crate) struct TooMany(pub(crate) LongAnswers);
 
 impl LongAnswers {
     /// One more, if its answers take longer than usual. **Any** context.
@@ -30,11 +30,18 @@ impl LongAnswers {
         let place = match time {
             AnswerTime::Usual => return Ok(None),
             AnswerTime::Explained => None,
-            AnswerTime::Long => Some(PLACES.iter().find(|place| take(place, now)).ok_or(TooMany)?),
-            AnswerTime::TooLong => return Err(TooMany),
+            AnswerTime::Long => match PLACES.iter().find(|place| take(place, now)) {
+                Some(place) => Some(place),
+                None => return Err(TooMany(Self::counted(None))),
+            },
+            AnswerTime::TooLong => return Err(TooMany(Self::counted(None))),
         };
+        Ok(Some(Self::counted(place)))
+    }
+
+    fn counted(place: Option<&'static AtomicU64>) -> Self {
         COUNT.fetch_add(1, Ordering::Relaxed);
-        Ok(Some(Self { place, closed: None }))
+        Self { place, closed: None }
     }
 
     /// `ibcm` is told to close it, and waits for the neighbour's answer.

@@ -20,10 +20,6 @@ pub struct ConnectRequest<'a> {
     pub to: Gid,
     /// The LID that acknowledgements go to.
     pub lid: u16,
-    /// How long an answer of its takes, as a code of the wire's, 4.096 us times 2 to this power; `None` if nobody knows.
-    pub answer: Option<u8>,
-    /// How long a packet lives on the way to that GID, as a code, if the SA has said so.
-    pub lifetime: Option<u8>,
     /// The private data.
     pub private: &'a [u8],
 }
@@ -94,16 +90,9 @@ pub enum Wrong {
     PrivateData(PrivateDataError),
     /// Who asks has no link address, or no LID, that a port can have.
     Sender,
-    /// Its answers [take too long](AnswerTime::TooLong).
-    Slow,
 }
 
 impl ConnectRequest<'_> {
-    /// How long its answers take.
-    pub fn answer_time(&self) -> AnswerTime {
-        AnswerTime::new(self.answer, self.lifetime)
-    }
-
     /// The neighbour that asks a link of this partition with this GID in its address.
     ///
     /// # Errors
@@ -121,9 +110,6 @@ impl ConnectRequest<'_> {
         }
         if self.to != own {
             return Err(Wrong::Port);
-        }
-        if self.answer_time() == AnswerTime::TooLong {
-            return Err(Wrong::Slow);
         }
         let private = PrivateData::from_bytes(self.private).map_err(Wrong::PrivateData)?;
         let asks = LinkAddr::unicast(private.qpn, self.from);
@@ -145,16 +131,7 @@ mod tests {
     const HELLO: [u8; 8] = PrivateData { qpn: QPN, longest: LONGEST_MESSAGE }.to_bytes();
 
     fn asked() -> ConnectRequest<'static> {
-        ConnectRequest {
-            reliable: true,
-            pkey: 0x8001,
-            from: PEER,
-            to: OWN,
-            lid: 7,
-            answer: Some(20),
-            lifetime: None,
-            private: &HELLO,
-        }
+        ConnectRequest { reliable: true, pkey: 0x8001, from: PEER, to: OWN, lid: 7, private: &HELLO }
     }
 
     #[test]
@@ -184,16 +161,6 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_hours_for_an_answer_is_refused() {
-        for (answer, well) in
-            [(None, true), (Some(0), true), (Some(23), true), (Some(24), false), (Some(31), false)]
-        {
-            let checked = ConnectRequest { answer, ..asked() }.check(FULL, OWN);
-            assert_eq!(checked.err(), (!well).then_some(Wrong::Slow), "{answer:?}");
-        }
-    }
-
-    #[test]
     fn an_answer_takes_long_by_what_the_sa_says_of_the_way() {
         use AnswerTime::{Explained, Long, TooLong, Usual};
         for (lifetime, up_to_23) in [
@@ -205,7 +172,7 @@ mod tests {
         ] {
             let times = [20, 21, 22, 23].map(|code| AnswerTime::new(Some(code), lifetime));
             assert_eq!(times, up_to_23, "{lifetime:?}");
-            assert_eq!(AnswerTime::new(Some(24), lifetime), TooLong);
+            assert_eq!([24, 31].map(|code| AnswerTime::new(Some(code), lifetime)), [TooLong; 2]);
             assert_eq!(AnswerTime::new(None, lifetime), Usual);
         }
     }

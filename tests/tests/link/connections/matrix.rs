@@ -315,14 +315,20 @@ fn linux_that_does_not_answer_gets_what_fits_and_64_kib_once_it_does() {
     });
 }
 
+/// `ibcm` tells so when the connection stands; then it is closed, and not opened again for a while. Before, the driver read the time in
+/// front of `ibcm`'s pointer to the private data, and refused the REP.
 #[test]
-fn a_neighbour_that_says_that_an_acknowledgement_takes_hours_gets_datagrams_and_holds_nothing_up() {
+fn a_neighbour_whose_acknowledgement_takes_hours_gets_datagrams() {
     Setup { seeds: 2, ..Setup::default() }.run(|bench| {
         let cell = Cell::new(bench, true, Mode::Connected, PLAIN);
         cell.neighbour.take_for_an_acknowledgement(31);
         cell.send(&pattern(30_000));
         cell.goes_out(&[1, DATAGRAM], Way::Datagram);
-        assert_eq!(["opened", "slow"].map(|name| counted_by(&bench.alpha, name)), [0, 1]);
+        fakekernel::sleep(Nanos::from_secs(5));
+        cell.send(&pattern(30_000));
+        cell.goes_out(&[1, DATAGRAM], Way::Datagram);
+        let [opened, slow] = ["opened", "slow"].map(|name| counted_by(&bench.alpha, name));
+        assert!((1..=2).contains(&opened) && opened == slow, "{opened} opened, {slow} of them too slow");
         cell.leave();
     });
 }

@@ -126,9 +126,10 @@ fn span(code: u8) -> Nanos {
     Nanos(sm::ib_time(code & 0x1f).0)
 }
 
-/// The smallest `ib_time_t` that is no shorter.
+/// The smallest `ib_time_t` that is no shorter in whole microseconds, which `ibcm` counts (`ibt_usec2ib`): that of a code's own span is the
+/// code.
 fn code_of(span: Nanos) -> u8 {
-    super::units::usec_to_ib(i64::try_from(span.0.div_ceil(1_000)).unwrap_or(i64::MAX))
+    super::units::usec_to_ib(i64::try_from(span.0 / 1_000).unwrap_or(i64::MAX))
 }
 
 /// How many connections there are, by how far they have come.

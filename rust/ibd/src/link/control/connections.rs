@@ -9,7 +9,6 @@ use super::Control;
 use crate::link::incoming::{Asker, IncomingConnection};
 use crate::link::long_answers::LongAnswers;
 use crate::link::neighbour::Neighbour;
-use crate::now;
 
 impl Control {
     /// A neighbour asks for a connection.
@@ -41,23 +40,6 @@ impl Control {
         self.paths.way_to(gid).and_then(Neighbour::lifetime)
     }
 
-    /// A neighbour has accepted a connection of the link's, says what it takes, and how long its answers take, as a code. Whether the connection is
-    /// wanted; `None` if the answers take too long.
-    pub(in crate::link) fn connection_replied(
-        &mut self,
-        channel: ChannelId,
-        private: &[u8],
-        answer: Option<u8>,
-    ) -> Option<bool> {
-        let outgoing = self.incoming.as_mut().and_then(|incoming| incoming.outgoing.as_mut());
-        let Some(peer) = outgoing.and_then(|outgoing| outgoing.peer(channel)) else { return Some(false) };
-        let time = AnswerTime::new(answer, self.lifetime_to(peer.gid()));
-        let long = LongAnswers::new(time, now()).ok()?;
-        let mut wanted = false;
-        self.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private, long));
-        Some(wanted)
-    }
-
     /// The communication manager tells that a connection stands: this one, if the link has opened it.
     pub(in crate::link) fn connection_established(
         &mut self,
@@ -73,6 +55,25 @@ impl Control {
             self.tell_outgoing(|outgoing| outgoing.path_is(&peer, &by, now));
         }
         opened
+    }
+
+    /// How long the answers on a connection that stands may take, as a code. Whether it is ended for that: nothing says it before. `ibcm` will
+    /// wait so long for the neighbour, unless the neighbour answers.
+    pub(in crate::link) fn answers_take(
+        &mut self,
+        channel: ChannelId,
+        answer: Option<u8>,
+        now: Instant,
+    ) -> bool {
+        let of = self.incoming.as_mut().and_then(|incoming| incoming.peer(channel));
+        let Some((peer, opened)) = of else { return false };
+        // What the way there takes is in it, too, and rounded up.
+        let answer = answer.map(|code| if opened { code.saturating_sub(1) } else { code });
+        let time = AnswerTime::new(answer, self.lifetime_to(peer.gid()));
+        let Some(long) = LongAnswers::new(time, now).transpose() else { return false };
+        let ends = long.is_err();
+        self.tell_incoming(|incoming| incoming.is_long(channel, long, now));
+        ends
     }
 
     pub(super) fn compare_routes(&mut self, now: Instant) {

@@ -24,7 +24,6 @@ pub(crate) struct Asker {
     /// Where acknowledgements go.
     pub(crate) lid: u16,
     pub(crate) session: Session,
-    pub(crate) long: Option<LongAnswers>,
 }
 
 /// One connection, or who has asked for one.
@@ -71,7 +70,7 @@ pub(super) enum State {
 }
 
 impl IncomingConnection {
-    pub(super) fn new(connection: Connection, session: Session, long: Option<LongAnswers>) -> Self {
+    pub(super) fn new(connection: Connection, session: Session) -> Self {
         Self {
             connection,
             channel: None,
@@ -86,7 +85,7 @@ impl IncomingConnection {
             to_look: false,
             receiver: None,
             taken: None,
-            long,
+            long: None,
             given: Instant::ZERO,
             not_before: None,
         }

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
-use ipoib::connections::{self, AnswerTime, ConnectRequest, Wrong};
+use ipoib::connections::{self, ConnectRequest, Wrong};
 use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
 use kernel::kstat::Kstat;
@@ -14,7 +14,7 @@ use kernel::{KArc, KBox, MayBlock, log};
 use super::{Asker, ConnectionCounters, IncomingConnections, SharedReceive, work};
 use crate::link::Shared;
 use crate::link::lifecycle::CLIENT;
-use crate::link::long_answers::{LongAnswers, TooMany};
+use crate::link::long_answers::LongAnswers;
 use crate::link::outgoing::OutgoingConnections;
 use crate::link::queue_pairs::QueuePairHandles;
 use crate::link::settings::Settings;
@@ -215,13 +215,12 @@ impl ClientHandler for ConnectionEvents {
         self.0.connection_requested(request, session)
     }
 
-    fn connection_replied(&self, channel: ChannelId, private: &[u8], answer: Option<u8>) -> bool {
-        let mut wanted = None;
-        self.0.tell(|control| wanted = control.connection_replied(channel, private, answer));
-        if wanted.is_none() {
-            self.0.connection_counters.slow.increment();
-        }
-        wanted == Some(true)
+    fn connection_replied(&self, channel: ChannelId, private: &[u8]) -> bool {
+        let mut wanted = false;
+        self.0.tell(|control| {
+            control.tell_outgoing(|outgoing| wanted = outgoing.replied(channel, private));
+        });
+        wanted
     }
 
     fn connection_delayed(&self, channel: ChannelId, time: Duration) {
@@ -234,9 +233,15 @@ impl ClientHandler for ConnectionEvents {
         }
     }
 
-    fn connection_established(&self, channel: ChannelId) {
-        let mut opened = None;
-        self.0.tell(|control| opened = control.connection_established(channel, now()));
+    fn connection_established(&self, channel: ChannelId, answer: Option<u8>) {
+        let (mut opened, mut slow) = (None, false);
+        self.0.tell(|control| {
+            opened = control.connection_established(channel, now());
+            slow = control.answers_take(channel, answer, now());
+        });
+        if slow {
+            self.0.connection_counters.slow.increment();
+        }
         if let Some(connection) = opened {
             self.0.connection_counters.opened.increment();
             probes::cm_opened(self.0.number, &connection.peer);
@@ -263,17 +268,9 @@ impl Shared {
     fn connection_requested(&self, request: &Request<'_>, session: Session) -> Reply {
         let counters = &self.connection_counters;
         counters.requests.increment();
-        let asks = self.who_asks(request).and_then(|(peer, time)| {
-            let long = LongAnswers::new(time, now()).map_err(|TooMany| Wrong::Slow)?;
-            Ok((peer, long))
-        });
-        let slow = matches!(asks, Err(Wrong::Slow));
-        if slow {
-            counters.slow.increment();
-        }
-        let reply = match (asks, Room::new()) {
-            (Ok((peer, long)), Ok(room)) => {
-                let asker = Asker { peer, lid: request.lid, session, long };
+        let reply = match (self.who_asks(request), Room::new()) {
+            (Ok(peer), Ok(room)) => {
+                let asker = Asker { peer, lid: request.lid, session };
                 self.control.lock().connection_requested(room, asker, now())
             }
             (Ok(_), Err(_)) => Reply::NoRoom,
@@ -282,7 +279,6 @@ impl Shared {
         let refused = match reply {
             Reply::Later => None,
             Reply::NoRoom => Some((&counters.no_room, c"no room")),
-            Reply::Refused if slow => Some((&counters.refused, c"slow")),
             Reply::Refused => Some((&counters.refused, c"refused")),
         };
         if let Some((counter, why)) = refused {
@@ -294,20 +290,16 @@ impl Shared {
         reply
     }
 
-    /// The neighbour, if it may ask, and how long its answers take.
-    fn who_asks(&self, request: &Request<'_>) -> Result<(LinkAddr, AnswerTime), Wrong> {
-        let lifetime = self.control.lock().lifetime_to(node::gid(request.from));
+    /// The neighbour, if it may ask.
+    fn who_asks(&self, request: &Request<'_>) -> Result<LinkAddr, Wrong> {
         let asked = ConnectRequest {
             reliable: request.reliable,
             pkey: request.pkey,
             from: node::gid(request.from),
             to: node::gid(request.to),
             lid: request.lid,
-            answer: request.answer,
-            lifetime,
             private: request.private,
         };
-        let peer = asked.check(self.pkey, self.port_gid().ok_or(Wrong::Port)?)?;
-        Ok((peer, asked.answer_time()))
+        asked.check(self.pkey, self.port_gid().ok_or(Wrong::Port)?)
     }
 }

@@ -256,7 +256,7 @@ impl IncomingConnections {
     ) -> Reply {
         match self.machine.requested(&asker.peer, asker.lid, check, now) {
             Ok(connection) => {
-                self.connections.put(room, IncomingConnection::new(connection, asker.session, asker.long));
+                self.connections.put(room, IncomingConnection::new(connection, asker.session));
                 Reply::Later
             }
             Err(Refusal::NoRoom) => Reply::NoRoom,

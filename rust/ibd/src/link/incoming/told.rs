@@ -1,10 +1,11 @@
 //! What the communication manager, and the adapter, tell of connections: under the machines' lock.
 
 use ibtf::{ChannelId, CqId, SrqId};
-use ipoib::Instant;
 use ipoib::connections::Connection;
+use ipoib::{Instant, LinkAddr};
 
 use super::IncomingConnections;
+use crate::link::long_answers::{LongAnswers, TooMany};
 
 impl IncomingConnections {
     /// The communication manager tells that a connection stands: this one, if this link has opened it.
@@ -16,6 +17,34 @@ impl IncomingConnections {
         let connection = entry.connection;
         self.machine.established(connection, now);
         None
+    }
+
+    /// The neighbour at the other end of a connection, and whether the link has opened it.
+    pub(crate) fn peer(&mut self, channel: ChannelId) -> Option<(LinkAddr, bool)> {
+        match self.by_channel(channel) {
+            Some(entry) => Some((entry.connection.peer, false)),
+            None => Some((self.outgoing.as_ref()?.peer(channel)?, true)),
+        }
+    }
+
+    /// The answers on a connection may take long. One that is one too many is ended.
+    pub(crate) fn is_long(&mut self, channel: ChannelId, long: Result<LongAnswers, TooMany>, now: Instant) {
+        let ends = long.is_err();
+        let long = Some(long.unwrap_or_else(|TooMany(long)| long));
+        match self.by_channel(channel) {
+            Some(entry) => {
+                entry.long = long;
+                let connection = entry.connection;
+                if ends {
+                    self.machine.ended(connection);
+                }
+            }
+            None => {
+                if let Some(outgoing) = &mut self.outgoing {
+                    outgoing.is_long(channel, long, ends, now);
+                }
+            }
+        }
     }
 
     /// The communication manager tells that a connection is over, or that none has come of it.

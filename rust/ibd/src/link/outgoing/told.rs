@@ -11,15 +11,31 @@ use super::connection::OutgoingConnection;
 use crate::link::long_answers::LongAnswers;
 
 impl OutgoingConnections {
-    /// The neighbour has accepted, and says what it takes; whether that is any good. Its answers may take long.
-    pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8], long: Option<LongAnswers>) -> bool {
+    /// The neighbour has accepted, and says what it takes; whether that is any good.
+    pub(crate) fn replied(&mut self, channel: ChannelId, private: &[u8]) -> bool {
         let Some(entry) = self.by_channel(channel).filter(|entry| !entry.closing) else { return false };
         match PrivateData::from_bytes(private) {
-            Ok(private) => (entry.longest, entry.long) = (private.longest, long),
+            Ok(private) => entry.longest = private.longest,
             Err(_) => return false,
         }
         entry.answered = true;
         true
+    }
+
+    /// The answers on a connection that stands may take long; whether it ends for that.
+    pub(crate) fn is_long(
+        &mut self,
+        channel: ChannelId,
+        long: Option<LongAnswers>,
+        ends: bool,
+        now: Instant,
+    ) {
+        let Some(entry) = self.by_channel(channel) else { return };
+        entry.long = long;
+        let connection = entry.connection;
+        if ends {
+            self.machine.too_slow(connection, now);
+        }
     }
 
     /// The neighbour asks for so much time to answer; whether it is waited for.

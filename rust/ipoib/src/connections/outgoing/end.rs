@@ -29,6 +29,15 @@ where
         self.close(id, if again { After::Rest } else { After::Off }, now);
     }
 
+    /// A connection stands, and the neighbour's answers take so long that it should not: there is none for a while.
+    pub fn too_slow(&mut self, connection: Connection, now: Instant) {
+        let Some(id) = self.known(connection) else { return };
+        if let Some(State::Up { .. }) = self.peers.get(id).map(|peer| &peer.state) {
+            self.fails(id, false);
+            self.close(id, After::Rest, now);
+        }
+    }
+
     /// The neighbour asks for more time to answer an attempt: so long (an MRA). Whether it is waited for.
     pub fn delayed(&mut self, connection: Connection, time: Duration, now: Instant) -> bool {
         let waits = time <= self.config.longest_answer;
