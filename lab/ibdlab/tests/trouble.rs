@@ -21,6 +21,12 @@ fn ports_without_credits_keep_their_addresses() {
     all_is_well_again("no-credits.toml", 50);
 }
 
+/// Before, `dladm create-part` and the load were refused with ENOMEM, and the lab called that well.
+#[test]
+fn no_memory_at_once_refuses_nothing_an_administrator_does() {
+    all_is_well_again("memory.toml", 10);
+}
+
 #[test]
 fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
     all_is_well_again("sa-silent.toml", 50);

@@ -19,13 +19,13 @@ mod tally;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow, ensure};
-use fakekernel::{Moment, Nanos, Stalls};
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use fakekernel::{FaultKind, Moment, Nanos, Stalls};
 
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::{Call, Event, StallSpec, TimedEvent};
+use crate::scenario::trouble::{AllocationFails, Call, Event, StallSpec, TimedEvent};
 
 pub(super) use settle::wanted_groups;
 
@@ -113,6 +113,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         .sum::<u64>();
     let most = CLOSE + Nanos(held + step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
+    check_memory(step, &told)?;
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
     readers::harm_nobody(world, step)?;
@@ -260,5 +261,21 @@ fn sleep_until(world: &World, due: Nanos) {
     let now = world.machine.now();
     if due > now {
         fakekernel::sleep(due.since(now));
+    }
+}
+
+/// A driver waits for memory when it is loaded, attaches, makes a partition or sets a property, as illumos's own does: none of that is
+/// refused because its own allocations fail for a time. What the kernel allocates for such a call may be refused (dld's copy of an
+/// ioctl, kstats): so this is a failure only where all that fails is memory of modules.
+fn check_memory(step: &TroubleStep, told: &[String]) -> Result<()> {
+    let is_own = |fails: &AllocationFails| fails.kind.kind() == FaultKind::KMEM && fails.module.is_some();
+    let mut fails = step.event.iter().filter_map(|timed| match &timed.event {
+        Event::AllocationFails(fails) => Some(fails),
+        _ => None,
+    });
+    let refused = told.iter().find(|told| told.contains("ENOMEM"));
+    match refused.filter(|_| fails.all(is_own)) {
+        Some(refused) => bail!("refused for want of memory, which can be waited for: {refused}"),
+        None => Ok(()),
     }
 }
