@@ -111,7 +111,7 @@ impl Reassembly {
             return Some(whole);
         }
         let fits = place.header - HEADER + offset + data.len() <= LONGEST;
-        if data.is_empty() || more && data.len() % 8 != 0 || !fits {
+        if data.is_empty() || more && !data.len().is_multiple_of(8) || !fits {
             return None;
         }
         let key = (ip.src_addr(), ip.dst_addr(), u32::from_be_bytes(ident));
@@ -201,9 +201,9 @@ mod tests {
             let whole = packet(len);
             let pieces = cut(&whole, mtu, 7).expect("it can be cut");
             assert!(pieces.iter().all(|piece| piece.len() <= mtu && piece[6] == FRAGMENT));
-            assert!(make(&pieces, &[whole.clone()]));
+            assert!(make(&pieces, std::slice::from_ref(&whole)));
             let backwards: Vec<Vec<u8>> = pieces.iter().rev().cloned().collect();
-            assert!(make(&backwards, &[whole.clone()]));
+            assert!(make(&backwards, std::slice::from_ref(&whole)));
             let doubled: Vec<Vec<u8>> =
                 pieces.iter().flat_map(|piece| [piece.clone(), piece.clone()]).collect();
             assert!(make(&doubled[..doubled.len() - 1], &[whole]));
@@ -237,7 +237,7 @@ mod tests {
     fn an_atomic_fragment_is_a_packet_of_its_own() {
         let pieces = cut(&packet(3_000), 1_280, 7).expect("it can be cut");
         let [atomic] = &cut(&packet(80), 1_280, 7).expect("it can be cut")[..] else { panic!("one piece") };
-        let order = [&pieces[..1], &[atomic.clone()], &pieces[1..]].concat();
+        let order = [&pieces[..1], std::slice::from_ref(atomic), &pieces[1..]].concat();
         assert!(make(&order, &[packet(80), packet(3_000)]));
     }
 

@@ -28,6 +28,7 @@ pub mod nd;
 pub mod neighbours;
 mod offload;
 mod path_mtu;
+pub mod routers;
 pub mod routes;
 pub mod stack;
 

@@ -16,12 +16,8 @@ pub fn is_on_link(destination: IpAddr, addresses: &[IpCidr]) -> bool {
         || addresses.iter().any(|cidr| cidr.contains_addr(&destination.into()))
 }
 
-/// The neighbour that a packet goes to, if that is not its destination itself. Outer `None`: there is no route, or it is no packet.
-pub fn next_hop(packet: &[u8], addresses: &[IpCidr]) -> Option<Option<IpAddr>> {
-    is_on_link(destination(packet)?, addresses).then_some(None)
-}
-
-fn destination(packet: &[u8]) -> Option<IpAddr> {
+/// Of a packet.
+pub(crate) fn destination(packet: &[u8]) -> Option<IpAddr> {
     match packet.first()? >> 4 {
         4 => Some(Ipv4Packet::new_checked(packet).ok()?.dst_addr().into()),
         6 => Some(Ipv6Packet::new_checked(packet).ok()?.dst_addr().into()),

@@ -173,6 +173,9 @@ impl Stack {
         let own = self.link.addresses();
         let is_own = |address| own.iter().any(|cidr| IpAddr::from(cidr.address()) == address);
         self.path_mtus.note(now, &packet, is_own);
+        if self.link.hear_router(now, &packet) {
+            return;
+        }
         match self.answer(&packet) {
             Some(answer) => self.send(answer),
             None => self.device.rx.push_back(packet),
@@ -203,6 +206,14 @@ impl Stack {
         echo::answer(packet, own.address().into())
     }
 
+    /// The neighbour by which a destination is reached, if that is not itself. Outer `None`: there is no route.
+    pub fn next_hop(&self, now: Duration, destination: IpAddr) -> Option<Option<IpAddr>> {
+        if routes::is_on_link(destination, self.link.addresses()) {
+            return Some(None);
+        }
+        self.link.first_hop(now, destination).map(Some)
+    }
+
     /// Sends a packet of the host's own, of IPv6 also one that is longer than the link carries.
     pub fn send(&mut self, packet: Vec<u8>) {
         self.own.push(packet);
@@ -220,7 +231,8 @@ impl Stack {
             let packets = packets.flat_map(|packet| self.path_mtus.cut(now, may_be_cut(packet), sdu));
             for packet in offload::to_the_link(packets, self.link.info().offload) {
                 for packet in self.fragments.pass(packet) {
-                    match routes::next_hop(&packet.bytes, self.link.addresses()) {
+                    let to = routes::destination(&packet.bytes);
+                    match to.and_then(|to| self.next_hop(now, to)) {
                         Some(hop) => self.link.send_by(now, packet, hop),
                         None => self.link.count_unsendable(),
                     }

@@ -17,8 +17,11 @@ pub struct Captured<'a> {
     pub size: usize,
 }
 
-/// Which of the two a file is, by its first octets.
-pub fn reader_of(file: &[u8]) -> Option<fn(&[u8]) -> Result<Vec<Captured<'_>>, String>> {
+/// Reads a file; what is wrong with it.
+pub type Reader = fn(&[u8]) -> Result<Vec<Captured<'_>>, String>;
+
+/// The reader of a file that begins so, if it is a capture.
+pub fn reader_of(file: &[u8]) -> Option<Reader> {
     match file.get(..4)? {
         [0x0a, 0x0d, 0x0d, 0x0a] => Some(pcapng),
         [0xa1, 0xb2, 0xc3, 0xd4]

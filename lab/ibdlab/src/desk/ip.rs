@@ -216,17 +216,19 @@ impl HostIp {
         self.find(interface)?.1.ip.finish(app, deadline)
     }
 
-    /// The interface whose subnet the address is in, or for a group the first one of the family, and its address there. There are no
-    /// routers on the fabric.
+    /// The interface whose subnet the address is in, or for a group the first one of the family, or the one that has heard of a router,
+    /// and its address there.
     pub(super) fn route(&self, spec: &PingSpec) -> Option<(Arc<Plumbed>, IpAddr)> {
         let wanted = |plumbed: &Plumbed| {
             let asked = spec.interface.as_ref().is_none_or(|name| *name == plumbed.name);
             asked && !matches!(plumbed.role(), Role::Member { .. })
         };
-        self.all()
-            .into_iter()
-            .filter(|(_, plumbed)| wanted(plumbed))
-            .find_map(|(_, plumbed)| Some((plumbed.clone(), plumbed.source_for(spec.to)?)))
+        let all: Vec<Arc<Plumbed>> = self.all().into_iter().map(|(_, plumbed)| plumbed).collect();
+        let route = |by_router: bool| {
+            let mut wanted = all.iter().filter(|plumbed| wanted(plumbed));
+            wanted.find_map(|plumbed| Some((plumbed.clone(), plumbed.source_for(spec.to, by_router)?)))
+        };
+        route(false).or_else(|| route(true))
     }
 }
 

@@ -10,6 +10,7 @@ use lab_ip::dad::Standing;
 use lab_ip::layer::{IpLink, LINK_LOCAL_PREFIX, Wanted};
 use lab_ip::link_addr::LinkAddr;
 use lab_ip::neighbours::State;
+use lab_ip::stack::Stack;
 use smoltcp::wire::IpCidr;
 
 use super::status::IpStatus;
@@ -69,8 +70,9 @@ impl Plumbed {
         self.ip.with_upper(|upper| upper.link().addresses().to_vec())
     }
 
-    /// The address to send from, if the destination is on the link. A group of the link is asked by the link-local address.
-    pub(super) fn source_for(&self, to: IpAddr) -> Option<IpAddr> {
+    /// The address to send from, if the destination is on the link, or if asked for, a router leads to it. A group of the link is asked
+    /// by the link-local address.
+    pub(super) fn source_for(&self, to: IpAddr, by_router: bool) -> Option<IpAddr> {
         let own: Vec<IpCidr> = self.cidrs();
         let of_family = || own.iter().filter(|cidr| IpAddr::from(cidr.address()).is_ipv4() == to.is_ipv4());
         if let Some(subnet) = of_family().find(|cidr| cidr.contains_addr(&to.into())) {
@@ -81,7 +83,15 @@ impl Plumbed {
             IpCidr::Ipv6(cidr) => cidr.address().is_unicast_link_local(),
         };
         let source = of_family().find(is_link_local).or_else(|| of_family().next())?;
-        (to.is_multicast() || self.is_for_many(to)).then(|| source.address().into())
+        if to.is_multicast() || self.is_for_many(to) {
+            return Some(source.address().into());
+        }
+        // By a router that has said so; what it sends back comes to an address that it can reach.
+        let now = std::time::Duration::from_nanos(fakekernel::now().0);
+        let has_route = |stack: &mut Stack| stack.next_hop(now, to).is_some();
+        let routed = by_router && self.ip.with_upper(|upper| upper.stack().is_some_and(has_route));
+        let source = of_family().find(|cidr| !is_link_local(cidr)).filter(|_| routed)?;
+        Some(source.address().into())
     }
 
     /// Whether it is a broadcast or a group.

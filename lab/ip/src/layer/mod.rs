@@ -21,6 +21,7 @@ use super::dhcp::Client;
 use super::link_addr::LinkAddr;
 use super::nd::{self, Nd};
 use super::neighbours::{Lookup, Neighbours, Question};
+use super::routers::Routers;
 pub use frame::{Counters, Frame, LinkInfo, Packet, SAP_ARP, SAP_IPV4, SAP_IPV6, Wanted};
 
 /// illumos has this length for the link-local prefix.
@@ -48,6 +49,7 @@ pub struct IpLink {
     delegated: bool,
     groups: BTreeSet<IpAddr>,
     neighbours: Neighbours<Packet>,
+    routers: Routers,
     announcements: Announcements,
     notices: VecDeque<Notice>,
     out: VecDeque<Frame>,
@@ -69,6 +71,7 @@ impl IpLink {
             delegated: false,
             groups: BTreeSet::new(),
             neighbours: Neighbours::default(),
+            routers: Routers::default(),
             announcements: Announcements::default(),
             notices: VecDeque::new(),
             out: VecDeque::new(),

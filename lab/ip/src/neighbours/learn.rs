@@ -33,6 +33,15 @@ impl<P> Neighbours<P> {
         self.resolved(ip, State::Stale)
     }
 
+    /// A router has said of itself or of another where it is (RFC 4861 sections 6.3.4 and 8.3). Answers what was waiting for it.
+    pub fn told_by_router(&mut self, now: Duration, ip: IpAddr, link: LinkAddr, is_router: bool) -> Vec<P> {
+        let waiting = self.solicited(now, ip, link);
+        if let Some(entry) = self.entries.get_mut(&ip) {
+            entry.router |= is_router;
+        }
+        waiting
+    }
+
     /// An advertisement tells of `ip` (RFC 4861 section 7.2.5, `nce_process`). Of what has no entry nothing is remembered. Answers
     /// what was waiting for it, and whether it was a router and says that it is none any more.
     pub fn advertised(

@@ -11,6 +11,7 @@ use crate::dad::Standing;
 use crate::layer::{Frame, SAP_ARP, SAP_IPV4, SAP_IPV6};
 use crate::nd::{self, Kind, Nd};
 use crate::neighbours::Flags;
+use crate::routers::tests::{advertisement as advertisement_of, redirect};
 
 const ELSEWHERE: LinkAddr = LinkAddr([0x77; 20]);
 const PEER: LinkAddr = LinkAddr([1; 20]);
@@ -279,6 +280,30 @@ fn no_packet_goes_to_another_subnet_without_a_route() {
         assert_eq!(asked, asks, "{to}");
     }
     assert_eq!(alice.link().counters().unsendable, 2);
+}
+
+/// RFC 4861 sections 6.3.4, 8.3 and 7.2.5: by what routers say there is a way, a better one, and none any more.
+#[test]
+fn packets_to_another_subnet_go_by_the_router_that_says_it_is_one() {
+    let (mut alice, router, better) = (stack(1), v6("fe80::1"), v6("fe80::9"));
+    let sends = |alice: &mut Stack| {
+        let mut ping = super::Ping::new(ip("fd00::1"), ip("fd0a::1"), 1, vec![8]);
+        super::run(&mut ping, Duration::ZERO, alice);
+        alice.poll(Duration::ZERO);
+        let frames = std::iter::from_fn(|| alice.transmit());
+        frames.filter(|frame| frame.sap == SAP_IPV6).map(|frame| frame.dst).collect::<Vec<LinkAddr>>()
+    };
+    assert_eq!(sends(&mut alice), []);
+    let place = |link: LinkAddr, kind| [&[kind, 3][..], &link.0, &[0, 0]].concat();
+    hears(&mut alice, 0, SAP_IPV6, advertisement_of(router, 60, &[&place(ELSEWHERE, 1)]));
+    assert_eq!(sends(&mut alice), [ELSEWHERE]);
+    hears(&mut alice, 0, SAP_IPV6, redirect(router, better, v6("fd0a::1")));
+    assert_eq!(sends(&mut alice), [LinkAddr([5; 20])], "where the redirect says that it is");
+    let host = Flags { solicited: true, ..OVERRIDES };
+    for (who, link) in [("fe80::9", LinkAddr([5; 20])), ("fe80::1", ELSEWHERE)] {
+        hears(&mut alice, 0, SAP_IPV6, advertisement(who, host, "fd00::1", Some(link)).emit());
+    }
+    assert_eq!(sends(&mut alice), [], "they are routers no more");
 }
 
 /// RFC 4291 section 2.7 keeps the scope to the interface. illumos has no such rule for what it sends: it goes out as any group.
