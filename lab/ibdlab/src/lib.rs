@@ -43,4 +43,5 @@ pub mod scenario;
 pub mod setup;
 pub mod suppress;
 mod swhca;
+mod text_file;
 pub mod words;

@@ -46,7 +46,7 @@ struct Entry {
 /// What is wrong with it: `FILE:LINE: what, and what was expected`.
 pub fn load(file: &Path) -> Result<Suppressions> {
     let text =
-        std::fs::read_to_string(file).with_context(|| format!("the suppressions {}", file.display()))?;
+        crate::text_file::read(file).with_context(|| format!("the suppressions {}", file.display()))?;
     read(file, &text)
 }
 

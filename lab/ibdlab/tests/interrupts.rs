@@ -170,6 +170,16 @@ fn what_a_run_is_to_write_is_tried_before_the_run() {
     assert_eq!(lab.ibdlab(&["run", "nowhere.toml"]), (expected.to_owned(), 1));
 }
 
+/// Before, it was read until there was no memory.
+#[test]
+fn a_file_without_an_end_is_refused() {
+    let lab = Lab::new();
+    let (said, code) = lab.ibdlab(&["run", "/dev/zero"]);
+    assert_eq!((said.as_str(), code), ("ibdlab: /dev/zero: larger than 16 MiB\n", 1));
+    let (said, code) = lab.ibdlab(&["run", SHORT, "--suppress", "/dev/zero"]);
+    assert!(said.contains("the suppressions /dev/zero: larger than 16 MiB") && code == 1, "{said}");
+}
+
 /// Processes whose arguments have this in them.
 fn processes(with: &str) -> usize {
     let all = fs::read_dir("/proc").expect("/proc").flatten();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::Scenario;
 use super::check::check;
+use crate::text_file;
 
 /// Why a scenario cannot be run: `FILE:LINE: what is wrong and what was expected`.
 #[derive(Debug, thiserror::Error)]
@@ -17,8 +18,8 @@ pub enum ScenarioError {
 
 /// Reads and checks a scenario file.
 pub fn load(file: &Path) -> Result<Scenario, ScenarioError> {
-    let text = std::fs::read_to_string(file)
-        .map_err(|why| ScenarioError::Unreadable { file: file.to_owned(), why })?;
+    let text =
+        text_file::read(file).map_err(|why| ScenarioError::Unreadable { file: file.to_owned(), why })?;
     parse(file, &text)
 }
 
