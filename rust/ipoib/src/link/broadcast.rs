@@ -1,9 +1,11 @@
 //! The broadcast group: where it is looked for, and how it is joined and left.
 
+use core::time::Duration;
+
 use super::timers::Timer;
 use super::{Action, BroadcastGroup, Confidence, Link, Membership, Note, SaError, Ticket};
 use crate::addr::{Gid, Mgid};
-use crate::numbers::Scope;
+use crate::numbers::{QKey, Scope};
 use crate::paths::Severity;
 use crate::time::Instant;
 
@@ -127,6 +129,20 @@ pub(super) struct GivenUp {
 
 /// Abandoned requests to wait for before a new one goes out: a stop and start in quick succession must not pile them up.
 const ABANDONED: u8 = 2;
+
+/// When a membership is asked for again whose record says something new. An SA that is wrong for a while does no harm for longer.
+const VERIFY_SOON: Duration = Duration::from_secs(60);
+
+/// Whether a join was granted with what it named, in the group that the link knew. A group that nobody knew is made with the usual values.
+fn is_as_expected(candidate: Option<BroadcastGroup>, granted: &BroadcastGroup) -> bool {
+    match candidate {
+        Some(known) => known == *granted,
+        None => {
+            let BroadcastGroup { qkey, sl, tclass, flow_label, .. } = *granted;
+            (qkey, sl, tclass, flow_label) == (QKey::IPOIB_DEFAULT, 0, 0, 0)
+        }
+    }
+}
 
 impl<G: Copy + PartialEq> Link<G> {
     pub(super) fn next_broadcast_step(&mut self, now: Instant) -> Option<Action<G>> {
@@ -290,6 +306,7 @@ impl<G: Copy + PartialEq> Link<G> {
         self.timers.clear(Timer::GiveUp);
         match result {
             Ok((group, info)) if self.fits_port(now, &group) => {
+                self.doubted = !is_as_expected(candidate, &group);
                 self.member(now, Membership { group, info, gid, confidence: Confidence::Current });
                 if outdated {
                     self.stale();
@@ -336,7 +353,8 @@ impl<G: Copy + PartialEq> Link<G> {
             // Who was asked for meanwhile could not be reached.
             self.invalidate(Severity::Light);
         }
-        self.timers.set(Timer::Verify, now + self.config.verify);
+        let verify = if self.doubted { self.config.verify.min(VERIFY_SOON) } else { self.config.verify };
+        self.timers.set(Timer::Verify, now + verify);
         self.search.restart();
         self.sa_retry.reset(&mut self.timers);
     }

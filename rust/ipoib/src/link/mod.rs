@@ -94,6 +94,8 @@ pub struct Link<G> {
     membership: Option<Membership<G>>,
     /// There was a membership before, and whoever was asked for since could not be reached.
     lost_group: bool,
+    /// The membership's record was not what was asked for.
+    doubted: bool,
     joins: broadcast::Joins,
     leaving: bool,
     sa: Request<broadcast::Asked>,
@@ -143,6 +145,7 @@ impl<G: Copy + PartialEq> Link<G> {
             search: broadcast::Search::START,
             membership: None,
             lost_group: false,
+            doubted: false,
             joins: broadcast::Joins::default(),
             leaving: false,
             sa: Request::NONE,

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use std::vec;
 use std::vec::Vec;
 
+mod doubted;
 mod generations;
 mod outgrown;
 
