@@ -13,7 +13,7 @@ use crate::counters::Asked;
 use crate::link::Shared;
 use crate::link::neighbour::Neighbour;
 use crate::link::worker::{no_handle, tell_narrow};
-use crate::node::ibtf_gid;
+use crate::node::{gid, ibtf_gid};
 use crate::now;
 
 /// How long the way to an address's port is used that the SA was not asked for, if it is in no doubt. The SA is asked then, and nobody waits
@@ -24,12 +24,24 @@ const NOT_ASKED: Duration = Duration::from_secs(30);
 fn path(shared: &Shared, from: Gid, to: Gid) -> Result<PathInfo, Status> {
     // The adapter itself is let go of before the wait: whoever removes it does not wait for the SA.
     let client = shared.hardware().map(|(hca, _)| hca.client().clone()).ok_or(Status::HCA_INVALID)?;
-    client.path(&PathRequest {
+    let path = client.path(&PathRequest {
         sgid: ibtf_gid(from),
         dgid: ibtf_gid(to),
         pkey: Some(shared.pkey.get()),
         ..Default::default()
-    })
+    })?;
+    // ibcm takes the first record, whichever port it is about. Of one port the SA may name another prefix than was asked for.
+    if path.address.dgid.guid == to.guid {
+        Ok(path)
+    } else {
+        Err(other_port(shared, to, gid(path.address.dgid)))
+    }
+}
+
+#[inline(never)]
+fn other_port(shared: &Shared, to: Gid, told: Gid) -> Status {
+    log!(warn, shared.name, "the SA's path to {to:?} is one to {told:?}: asking again");
+    Status::INVALID_PARAM
 }
 
 /// Asks for the path to a port.
