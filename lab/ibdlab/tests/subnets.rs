@@ -2,7 +2,9 @@
 
 mod rig;
 
-use rig::failures;
+use ibdlab::scenario::trouble::{Event, SaDoes, SaLie, SaRequest};
+use ibdlab::scenario::{Scenario, Step};
+use rig::{failures, failures_of};
 
 /// Before the mend the groups that hosts make had hop limit 0, whatever the broadcast group had. Hosts that name the broadcast group's
 /// hop limit in a join, as Linux does, were refused.
@@ -20,4 +22,30 @@ fn a_port_too_small_for_its_group_says_so_and_comes_up_later() {
 #[test]
 fn a_port_that_becomes_a_limited_member_waits_for_its_p_key() {
     assert_eq!(failures("subnets/limited-members.toml", 4), Vec::<String>::new());
+}
+
+/// Each lie about paths, joins and lists of groups, by the seed.
+fn lie(scenario: &mut Scenario, seed: u64) {
+    const TO: [SaRequest; 3] = [SaRequest::Path, SaRequest::Join, SaRequest::ListGroups];
+    let number = usize::try_from(seed).expect("a number") - 1;
+    let (lie, to) = (SaLie::ALL[number / TO.len()], TO[number % TO.len()]);
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.as_mut() else { continue };
+        // What looks like truth is believed until memberships are verified.
+        if lie == SaLie::OtherLid {
+            trouble.settle_ms = 1_300_000;
+        }
+        for timed in &mut trouble.event {
+            if let Event::Sa(sa) = &mut timed.event {
+                (sa.does, sa.to) = (SaDoes::Lies(lie), Some(to));
+            }
+        }
+    }
+}
+
+/// Before the mend packets went to another port for five minutes, and a wrong Q_Key or service level stayed for fifteen.
+#[test]
+fn links_are_well_again_once_the_sa_tells_the_truth() {
+    let kinds = 3 * SaLie::ALL.len() as u64;
+    assert_eq!(failures_of("subnets/sa-lies.toml", kinds, lie), Vec::<String>::new());
 }

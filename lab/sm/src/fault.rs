@@ -1,5 +1,6 @@
 //! What a subnet administrator may be told to do wrong.
 
+pub use crate::lie::Lie;
 use crate::mad::{Attribute, Method, SaMad, Status};
 use crate::types::{Lid, Nanos};
 
@@ -18,6 +19,8 @@ pub enum FaultAction {
     Redirect(Lid),
     /// Answered with success and no record: a query finds nothing, a join is not made. A leave is, as nobody could know better.
     Empty,
+    /// The request takes effect and is answered, and something in the answer is wrong.
+    Lie(Lie),
     /// The request takes effect and is answered, with other bytes in every record.
     Overwrite {
         /// Where in the record, as it is on the wire.

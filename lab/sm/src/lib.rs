@@ -15,8 +15,9 @@
 #![forbid(unsafe_code)]
 
 pub mod fault;
+pub mod lie;
 pub mod mad;
-pub mod manager;
+mod manager;
 pub mod partition;
 pub mod records;
 pub mod rmpp;

@@ -173,10 +173,11 @@ impl Sm {
     pub fn restart(&mut self, now: Nanos, subnet: &mut dyn Subnet, first_mlid: Lid) {
         let mlids = first_mlid..=*self.config.sa.mlids.end();
         let faults = std::mem::take(self.sa.faults());
-        let ever = std::mem::take(self.sa.ever());
+        let (ever, lied) = (std::mem::take(self.sa.ever()), self.sa.has_lied());
         self.sa = Sa::new(SaConfig { mlids, ..self.config.sa.clone() });
         *self.sa.faults() = faults;
         *self.sa.ever() = ever;
+        self.sa.set_lied(lied);
         self.routes_due.clear();
         self.present.clear();
         self.running = true;

@@ -38,6 +38,8 @@ impl GroupRecords {
             return None;
         }
         match infiniband.sm() {
+            // What it said that was not so, its packets have.
+            Some(sm) if sm.inspect(|sm| sm.sa().has_lied()) => None,
             Some(sm) => {
                 let records = sm.change(sm::Sm::group_records);
                 sent.iter().find_map(|headers| misfit(headers, &records))

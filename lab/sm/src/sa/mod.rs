@@ -14,7 +14,7 @@ mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fault::{FaultAction, FaultScript};
+use crate::fault::{FaultAction, FaultScript, Lie};
 use crate::mad::{Attribute, DATA_LEN, Mad, Method, RmppKind, SaMad, Status};
 use crate::partition::Partition;
 use crate::records::{ClassPortInfo, Notice, Record, Trap, attribute_offset, emit_table};
@@ -119,12 +119,21 @@ impl Found {
         Self { attribute_offset: attribute_offset::<R>(), count: records.len(), data: emit_table(records) }
     }
 
-    fn overwritten(mut self, at: usize, bytes: &[u8]) -> Self {
-        // In units of eight bytes; a record alone may come without.
-        let len = match usize::from(self.attribute_offset) * 8 {
+    /// Bytes of each record: the offset is in units of eight, and a record alone may come without.
+    fn record_len(&self) -> usize {
+        match usize::from(self.attribute_offset) * 8 {
             0 => self.data.len().max(1),
             len => len,
-        };
+        }
+    }
+
+    fn told(self, attribute: Attribute, lie: Lie, other: Lid) -> Self {
+        let data = lie.told(attribute, &self.data, self.record_len(), other);
+        Self { data, ..self }
+    }
+
+    fn overwritten(mut self, at: usize, bytes: &[u8]) -> Self {
+        let len = self.record_len();
         for record in self.data.chunks_mut(len) {
             if let Some(place) = record.get_mut(at..at + bytes.len()) {
                 place.copy_from_slice(bytes);
@@ -161,6 +170,7 @@ pub struct Sa {
     reroute: BTreeSet<Lid>,
     faults: FaultScript,
     counters: Counters,
+    lied: bool,
 }
 
 /// OpenSM's first transaction of a report.
@@ -184,6 +194,7 @@ impl Sa {
             reroute: BTreeSet::new(),
             faults: FaultScript::default(),
             counters: Counters::default(),
+            lied: false,
         }
     }
 
@@ -299,6 +310,16 @@ impl Sa {
         self.groups.ever()
     }
 
+    /// Has it ever said of a group what is not so?
+    pub const fn has_lied(&self) -> bool {
+        self.lied
+    }
+
+    /// Of an administrator before this one.
+    pub(crate) const fn set_lied(&mut self, lied: bool) {
+        self.lied = lied;
+    }
+
     /// What each member of each group is, with the group's MGID; for reports and tests.
     pub fn memberships(&self) -> impl Iterator<Item = (Gid, Guid, JoinState)> {
         self.groups.iter().flat_map(|group| {
@@ -342,6 +363,12 @@ impl Sa {
             }
             Some(FaultAction::Overwrite { at, bytes }) => {
                 let verdict = self.process(now, from, mad).map(|found| found.overwritten(at, bytes));
+                self.respond(now, from, mad, verdict);
+            }
+            Some(FaultAction::Lie(lie)) => {
+                self.lied |= mad.attribute == Attribute::MC_MEMBER_RECORD;
+                let other = self.issuer.0;
+                let verdict = self.process(now, from, mad).map(|found| found.told(mad.attribute, lie, other));
                 self.respond(now, from, mad, verdict);
             }
             Some(FaultAction::Redirect(lid)) => {

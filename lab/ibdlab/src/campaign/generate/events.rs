@@ -7,7 +7,7 @@ use rand::RngExt;
 use super::{Generator, at};
 use crate::scenario::trouble::{
     AllocationFails, Claim, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed,
-    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaRequest, SaStatus,
+    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaLie, SaRequest, SaStatus,
     SaTrouble, SmComesBack, SmMoves, Strangers, SubnetPrefix, TimedEvent,
 };
 use crate::scenario::{Membership, Nothing};
@@ -150,11 +150,12 @@ impl Generator<'_> {
     }
 
     fn sa(&mut self) -> Event {
-        let does = match self.rng.random_range(0..6) {
+        let does = match self.rng.random_range(0..8) {
             0 | 1 => SaDoes::Silent,
             2 => SaDoes::LosesAnswer,
             3 => SaDoes::Empty,
             4 => SaDoes::Late(self.rng.random_range(1..=2_000)),
+            5 | 6 => SaDoes::Lies(self.pick(&SaLie::ALL)),
             _ => SaDoes::Refuses(self.pick(&SaStatus::ALL)),
         };
         let to = (self.rng.random_range(0..3) > 0).then(|| self.pick(&REQUESTS));

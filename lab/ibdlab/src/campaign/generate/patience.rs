@@ -1,7 +1,7 @@
 //! How long all may take to be well again after trouble: longer than it was ever seen to, and shorter than until what a driver looks at
 //! now and then anyway heals what it has missed.
 
-use crate::scenario::trouble::Event;
+use crate::scenario::trouble::{Event, SaDoes, SaTrouble};
 use crate::scenario::{Scenario, Step};
 
 /// Milliseconds of machine time. IP believes for a minute what it has learnt of a neighbour, and one that was loaded anew while nobody heard
@@ -23,6 +23,7 @@ pub(in crate::campaign) fn give(mut scenario: Scenario) -> Scenario {
         let has = |what: fn(&Event) -> bool| trouble.event.iter().any(|timed| what(&timed.event));
         untold |= has(forgets_subscribers);
         let patience = if has(|event| matches!(event, Event::RegistrationsLost(_)))
+            || has(lies)
             || untold && has(|event| matches!(event, Event::GroupDeleted(_)))
         {
             VERIFIED_MS
@@ -34,6 +35,11 @@ pub(in crate::campaign) fn give(mut scenario: Scenario) -> Scenario {
         trouble.settle_ms = patience + ROUND_TRIPS * scenario.fabric.sa_delay_ms;
     }
     scenario
+}
+
+/// What is wrong and looks as if it were right is believed until then.
+fn lies(event: &Event) -> bool {
+    matches!(event, Event::Sa(SaTrouble { does: SaDoes::Lies(_), .. }))
 }
 
 /// Nobody hears of groups from then on, until all have subscribed again.

@@ -261,6 +261,53 @@ pub enum SaDoes {
     Late(u64),
     /// It refuses with this status.
     Refuses(SaStatus),
+    /// It does what it is asked, and something in its answer is wrong: about a path, or about a group.
+    Lies(SaLie),
+}
+
+/// What is wrong with each record of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SaLie {
+    /// Another port or group than was asked for.
+    OtherGid,
+    /// LID 0.
+    NoLid,
+    /// A multicast LID for a port, a unicast one for a group.
+    LidOfOtherKind,
+    /// The LID of another port or group.
+    OtherLid,
+    /// 4096 bytes.
+    LargestMtu,
+    /// A rate that no code names.
+    UnknownRate,
+    /// Service level 15.
+    OtherSl,
+    /// Another Q_Key than the group's.
+    OtherQkey,
+    /// A P_Key that no port has.
+    ForeignPkey,
+    /// A path that leads there and not back.
+    OneWay,
+    /// Another port's or group's record in front of the one that was asked for.
+    TwoRecords,
+}
+
+impl SaLie {
+    /// Every one.
+    pub const ALL: [Self; 11] = [
+        Self::OtherGid,
+        Self::NoLid,
+        Self::LidOfOtherKind,
+        Self::OtherLid,
+        Self::LargestMtu,
+        Self::UnknownRate,
+        Self::OtherSl,
+        Self::OtherQkey,
+        Self::ForeignPkey,
+        Self::OneWay,
+        Self::TwoRecords,
+    ];
 }
 
 /// A status of subnet administration (InfiniBand Architecture volume 1, 15.2.6).

@@ -25,7 +25,7 @@ use super::TcpStep;
 
 pub use event::{
     AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty,
-    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes,
+    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes, SaLie,
     SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
 };
 pub use malformed::Malformed;

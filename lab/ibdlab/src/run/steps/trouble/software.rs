@@ -303,7 +303,8 @@ fn what(does: &SaDoes) -> u64 {
         SaDoes::Silent => sa::SILENT,
         SaDoes::LosesAnswer => sa::LOSES_ANSWER,
         SaDoes::Empty => sa::EMPTY,
-        SaDoes::Late(_) => sa::NOTHING,
+        // The latter is refused before a run.
+        SaDoes::Late(_) | SaDoes::Lies(_) => sa::NOTHING,
         SaDoes::Refuses(status) => sa::REFUSES | u64::from(super::subnet::status(*status).0),
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, anyhow};
 use fabric::{Direction, Guid, LinkFaults, Only, PKey, Pick, Probability};
 use fakekernel::{Ctx, Kernel, Nanos};
 use lab_ibtf::saa::EmbeddedSm;
-use sm::fault::FaultAction;
+use sm::fault::{FaultAction, Lie};
 use sm::mad::{Attribute, Method, Status};
 use sm::partition::{SCOPE_LINK_LOCAL, broadcast_mgid};
 use sm::{Fault, Lid};
@@ -21,7 +21,7 @@ use crate::packets;
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::Membership;
-use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaRequest, SaStatus, SaTrouble};
+use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaLie, SaRequest, SaStatus, SaTrouble};
 
 /// Management class of the communication manager.
 const CM: u8 = 7;
@@ -402,6 +402,23 @@ fn action(does: &SaDoes) -> FaultAction {
         SaDoes::Empty => FaultAction::Empty,
         SaDoes::Late(ms) => FaultAction::Delay(sm::Nanos::from_millis(*ms)),
         SaDoes::Refuses(refused) => FaultAction::Refuse(status(*refused)),
+        SaDoes::Lies(lie) => FaultAction::Lie(told(*lie)),
+    }
+}
+
+const fn told(lie: SaLie) -> Lie {
+    match lie {
+        SaLie::OtherGid => Lie::OtherGid,
+        SaLie::NoLid => Lie::NoLid,
+        SaLie::LidOfOtherKind => Lie::LidOfOtherKind,
+        SaLie::OtherLid => Lie::OtherLid,
+        SaLie::LargestMtu => Lie::LargestMtu,
+        SaLie::UnknownRate => Lie::UnknownRate,
+        SaLie::OtherSl => Lie::OtherSl,
+        SaLie::OtherQkey => Lie::OtherQKey,
+        SaLie::ForeignPkey => Lie::ForeignPKey,
+        SaLie::OneWay => Lie::OneWay,
+        SaLie::TwoRecords => Lie::TwoRecords,
     }
 }
 
