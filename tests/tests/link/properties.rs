@@ -2,6 +2,8 @@
 
 use fakekernel::Errno;
 use lab_gldv3::{Offload, Permission, PropertyId, PropertyValue, get_property, property_info, set_property};
+use sm::MtuCode;
+use sm::partition::GroupParams;
 
 use crate::bench::{Driver, LINK, PLAIN, Setup, address_of, holds, partition};
 
@@ -43,8 +45,22 @@ const NUMBERS: [(&str, u32, u32, u32, bool); 34] = [
     ("_ibd_ud_tx_copy_thresh", 4096, 2048, 65_536, false),
 ];
 
-const READ_ONLY: [&str; 4] =
-    ["_ibd_broadcast_group", "_ibd_broadcast_state", "_ibd_link_state", "_ibd_sa_status"];
+const READ_ONLY: [&str; 5] =
+    ["_ibd_broadcast_group", "_ibd_broadcast_state", "_ibd_link_state", "_ibd_sa_status", "_ibd_link_reason"];
+
+/// A port smaller than the group that the SM has made. Before, every counter was 0, and the log alone had the reason.
+#[test]
+fn a_group_larger_than_the_port_is_the_reason_that_is_shown() {
+    let hca = |config: &mut fabric::HcaConfig| config.ports[0].mtu = fabric::Mtu::M2048;
+    Setup { hca, ipoib: false, ..Setup::default() }.run(|bench| {
+        let large = GroupParams { mtu: MtuCode::B4096, ..GroupParams::default() };
+        bench.sm.set_partitions(vec![partition(false).with_ipoib(large)]);
+        let (_stream, _) = bench.alpha.open(PLAIN);
+        bench.settle();
+        let shown = ["_ibd_link_state", "_ibd_link_reason"].map(|name| bench.alpha.get(name));
+        assert_eq!(shown, ["waits for broadcast group", "group MTU 4096 greater than port MTU 2048"]);
+    });
+}
 
 #[test]
 fn the_state_of_a_link_is_there_to_be_read_and_not_to_be_set() {
@@ -52,12 +68,12 @@ fn the_state_of_a_link_is_there_to_be_read_and_not_to_be_set() {
         let alpha = &bench.alpha;
         let shown = || READ_ONLY.map(|name| alpha.get(name));
         let counted = || ["broadcast_state", "link_state", "sa_last_failure"].map(|name| alpha.counter(name));
-        assert_eq!(shown(), ["0", "none", "stopped", "0"]);
+        assert_eq!(shown(), ["0", "none", "stopped", "0", "none"]);
         alpha.set("_ibd_create_broadcast_group", "0").unwrap();
         let (stream, _) = alpha.open(PLAIN);
         bench.settle();
         assert_eq!(shown()[..3], ["0", "none", "waits for broadcast group"]);
-        assert_eq!(counted()[1], 3);
+        assert_eq!((counted()[1], shown()[4].as_str()), (3, "no broadcast group"));
         bench.world.set_cable(alpha.port(), false);
         bench.wait_for("down", fakekernel::Nanos::from_secs(10), || {
             alpha.get("_ibd_link_state") == "waits for port"
@@ -67,6 +83,7 @@ fn the_state_of_a_link_is_there_to_be_read_and_not_to_be_set() {
         bench.wait_for("up", fakekernel::Nanos::from_secs(120), || alpha.get("_ibd_link_state") == "up");
         bench.settle();
         assert_eq!(shown()[..3], ["1", "joined", "up"]);
+        assert_eq!(shown()[4], "none");
         assert_eq!(counted()[..2], [3, 5]);
         assert_eq!(counted()[2].to_string(), shown()[3]);
         for name in READ_ONLY {

@@ -1,7 +1,7 @@
 //! Link properties (`dladm show-linkprop`, `set-linkprop`).
 
 use gldv3::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
-use ipoib::link::{BroadcastState, Status};
+use ipoib::link::{BroadcastState, Note, Status};
 use ipoib::paths::PathSlot;
 use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, KVec, MayBlock, log};
@@ -10,7 +10,10 @@ use super::Shared;
 use super::announce::{CONNECTED_SDU, UNBOUNDED};
 use super::lifecycle::FIRST_SDU;
 use super::queue_pairs::moderate;
-use super::settings::{BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_STATE, SA_STATUS, Settings, is_read_only};
+use super::settings::{
+    BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_REASON, LINK_STATE, SA_STATUS, Settings, is_read_only,
+};
+use crate::counters::LinkState;
 
 /// `linkmode`: datagram.
 const DATAGRAM: u32 = 0;
@@ -218,6 +221,10 @@ impl Shared {
                 let state = self.control.lock().link.broadcast_state();
                 value.put_text(format_args!("{}", broadcast_state(state)))
             }
+            PropertyId::Private(name) if name == LINK_REASON => {
+                let reason = self.control.lock().reason;
+                put_reason(reason, value)
+            }
             PropertyId::Private(name) if name == SA_STATUS => {
                 value.put_text(format_args!("{}", self.counters.sa.last_failure()))
             }
@@ -229,6 +236,25 @@ impl Shared {
             PropertyId::Mtu | PropertyId::Other(_) => Err(Errno::ENOTSUP),
         }
     }
+}
+
+/// Why a link is not up. The log has more.
+#[inline(never)]
+fn put_reason(reason: Option<Note>, value: &mut PropertyBuffer<'_>) -> Result<(), Errno> {
+    let text = match reason {
+        Some(Note::MtuTooLarge(group, port)) => {
+            let (group, port) = (group.bytes(), port.bytes());
+            return value.put_text(format_args!("group MTU {group} greater than port MTU {port}"));
+        }
+        None => "none",
+        Some(Note::BroadcastAbsent) => "no broadcast group",
+        Some(Note::CreateFailed(_)) => "broadcast group not made",
+        Some(Note::JoinFailed(_)) => "broadcast group not joined",
+        Some(Note::BuildFailed) => "no queue pair or buffers",
+        Some(Note::Broken) => "queue pair failed",
+        Some(Note::Stalled) => "queue pair stalled",
+    };
+    value.put_text(format_args!("{text}"))
 }
 
 /// How far the membership in the broadcast group has come, in a word.

@@ -79,12 +79,14 @@ pub(crate) enum Key {
 pub(crate) const BROADCAST_GROUP: &CStr = c"_ibd_broadcast_group";
 /// How far the membership in it has come; read only.
 pub(crate) const BROADCAST_STATE: &CStr = c"_ibd_broadcast_state";
+/// Why the link is not up, as far as it was told since it was up last; read only.
+pub(crate) const LINK_REASON: &CStr = c"_ibd_link_reason";
 /// What the link is or waits for; read only.
 pub(crate) const LINK_STATE: &CStr = c"_ibd_link_state";
 /// `ibt_status_t` of the last request to the SA that failed; read only.
 pub(crate) const SA_STATUS: &CStr = c"_ibd_sa_status";
 /// All that cannot be set.
-const READ_ONLY: [&CStr; 4] = [BROADCAST_GROUP, BROADCAST_STATE, LINK_STATE, SA_STATUS];
+const READ_ONLY: [&CStr; 5] = [BROADCAST_GROUP, BROADCAST_STATE, LINK_REASON, LINK_STATE, SA_STATUS];
 /// Addresses per unit of [`Key::HashSize`].
 pub(crate) const HASH_UNIT: u32 = 32;
 /// The most paths of neighbours that a link can be told to ask for at a time.

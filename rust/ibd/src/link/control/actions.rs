@@ -38,7 +38,10 @@ impl Control {
                 self.announced(now, status);
                 return Some(Effect::Announce(self.as_the_mac_layer_sees(status)));
             }
-            link::Action::Note(note) => return Some(Effect::Note(Note::Link(note))),
+            link::Action::Note(note) => {
+                self.reason = Some(note);
+                return Some(Effect::Note(Note::Link(note)));
+            }
         };
         Some(Effect::Job(job))
     }
@@ -57,6 +60,9 @@ impl Control {
     }
 
     fn announced(&mut self, now: Instant, status: Status) {
+        if let Status::Up(_) | Status::Stopped = status {
+            self.reason = None;
+        }
         let event = match status {
             Status::Up(Up { scope, .. }) => groups::Event::Up(scope, self.pkey),
             // Port and SA are there: who joins or leaves need not wait for the next queue pair, which hears what this one heard.

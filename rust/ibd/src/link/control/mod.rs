@@ -114,6 +114,8 @@ pub(crate) struct Control {
     pub(in crate::link) failures: KBox<Failures>,
     /// Connections from neighbours, once the link has listened.
     pub(in crate::link) incoming: Option<KBox<IncomingConnections>>,
+    /// Why the link is not up: what the log was told last since it was up or began.
+    pub(in crate::link) reason: Option<link::Note>,
     /// Transmit rings beside the first.
     pub(crate) rings: KBox<SendRings<MOST_TRANSMIT_RINGS>>,
     pub(in crate::link) pkey: PKey,
@@ -174,6 +176,7 @@ impl Control {
             attachments: Attachments::new(),
             failures: new_failures(may_block),
             incoming: None,
+            reason: None,
             rings: new_rings(may_block),
             pkey,
             removed: false,
