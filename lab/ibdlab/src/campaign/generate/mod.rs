@@ -10,6 +10,7 @@ mod demand;
 mod events;
 mod fabric_steps;
 mod fabrics;
+mod floods;
 mod moments;
 mod partitions;
 mod patience;
@@ -67,6 +68,7 @@ impl Search {
                     software::put(scenario)
                 } else {
                     readers::put(&mut scenario, seed, index);
+                    floods::put(&mut scenario, seed, index);
                     scenario
                 };
                 strategies::interleave(patience::give(scenario), seed, index)
