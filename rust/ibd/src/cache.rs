@@ -72,6 +72,15 @@ impl<H> AddressCache<H> {
         }
     }
 
+    /// Forgets what this does not hold for. Looks at every place.
+    pub(crate) fn retain(&mut self, holds: impl Fn(&H) -> bool) {
+        for place in self.sets.iter_mut().flatten() {
+            if place.as_ref().is_some_and(|place| !holds(&place.handle)) {
+                *place = None;
+            }
+        }
+    }
+
     /// Forgets every address.
     pub(crate) fn clear(&mut self) {
         self.sets.iter_mut().flatten().for_each(|place| *place = None);

@@ -19,6 +19,7 @@ mod backoff;
 mod numbers;
 mod table;
 
+pub mod acquaintances;
 pub mod connections;
 pub mod groups;
 pub mod header;

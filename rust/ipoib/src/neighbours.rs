@@ -140,6 +140,16 @@ pub enum News {
     Sought(IpAddr),
 }
 
+impl News {
+    /// The neighbour that the frame names, whether or not it replaces what is known.
+    pub fn neighbour(&self) -> Option<&Neighbour> {
+        match self {
+            Self::At(neighbour) | Self::AtUnlessKnown(neighbour) => Some(neighbour),
+            Self::Sought(_) => None,
+        }
+    }
+}
+
 impl Neighbour {
     /// `None` for what no neighbour has: groups, loopback, "no address", and link addresses that are no port's.
     fn new(ip: IpAddr, link: LinkAddr) -> Option<Self> {
@@ -198,15 +208,35 @@ fn arp_sender(payload: &[u8]) -> Option<LinkAddr> {
     if over_infiniband { LinkAddr::from_slice(rest) } else { None }
 }
 
+/// The IP address that a frame asks for; `None` for all that is no question of ARP or neighbour discovery. `payload` as in [`read`].
+pub fn asked_for(ethertype: EtherType, payload: &[u8]) -> Option<IpAddr> {
+    match ethertype {
+        EtherType::ARP => {
+            arp_pairs(payload).filter(|(operation, _)| *operation == 1).and_then(|(_, pairs)| {
+                let ip: [u8; 4] = *pairs.get(PAIR + LinkAddr::LEN..)?.first_chunk()?;
+                Some(IpAddr::V4(Ipv4Addr::from(ip)))
+            })
+        }
+        EtherType::IPV6 => nd::Message::parse(payload)
+            .filter(|message| message.kind == nd::Kind::Solicitation)
+            .map(|message| IpAddr::V6(Ipv6Addr::from(message.target))),
+        _ => None,
+    }
+}
+
+/// Bytes of a link address and an IP address in ARP.
+const PAIR: usize = LinkAddr::LEN + 4;
+
 /// RFC 4391 section 9.2: hardware type 32, addresses of 20 and 4 bytes.
-fn arp(payload: &[u8], direction: Direction) -> Option<Neighbour> {
+fn arp_pairs(payload: &[u8]) -> Option<(u16, &[u8])> {
     const HEADER: [u8; 6] = [0, 32, 8, 0, 20, 4];
-    const PAIR: usize = 24;
     let (header, rest) = payload.split_at_checked(8)?;
     let operation = u16::from_be_bytes([header[6], header[7]]);
-    if header[..6] != HEADER || !matches!(operation, 1 | 2) {
-        return None;
-    }
+    (header[..6] == HEADER && matches!(operation, 1 | 2)).then_some((operation, rest))
+}
+
+fn arp(payload: &[u8], direction: Direction) -> Option<Neighbour> {
+    let (_, rest) = arp_pairs(payload)?;
     let at = if direction == Direction::In { 0 } else { PAIR };
     let pair = rest.get(at..at + PAIR)?;
     let ip: [u8; 4] = *pair[LinkAddr::LEN..].first_chunk()?;

@@ -270,7 +270,12 @@ where
 
     /// The first entry at or behind place `from` of the array, and its place; walks the whole map by `from = place + 1`.
     pub(crate) fn next_from(&self, from: usize) -> Option<(usize, Id)> {
-        let slots = self.slots.len() as u32;
+        self.next_until(from, self.slots.len())
+    }
+
+    /// The same, in front of place `end`.
+    pub(crate) fn next_until(&self, from: usize, end: usize) -> Option<(usize, Id)> {
+        let slots = self.slots.len().min(end) as u32;
         let at = (from as u32..slots).find(|&at| self.slot(at).entry.is_some())?;
         Some((at as usize, Id(at)))
     }
@@ -312,6 +317,12 @@ where
     pub(crate) fn front(&self, list: usize) -> Option<Id> {
         let first = self.lists[list].first;
         (first != NONE).then_some(Id(first))
+    }
+
+    /// The one behind `id`, which is on the list.
+    pub(crate) fn next_listed(&self, list: usize, id: Id) -> Option<Id> {
+        let after = self.slot(id.0).links[list]?.after;
+        (after != NONE).then_some(Id(after))
     }
 
     pub(crate) fn pop_front(&mut self, list: usize) -> Option<Id> {

@@ -1,4 +1,4 @@
-//! Many link addresses of one port: remembered, bounded, and nobody is asked for each of them.
+//! Many link addresses of one port: reached, bounded, and the SA is not asked for each of them.
 
 use lab_gldv3::{LinkAddress, Offload};
 
@@ -11,10 +11,8 @@ fn stranger(beta: LinkAddress, n: u32) -> LinkAddress {
     LinkAddress(bytes)
 }
 
-/// Ways that a link finds besides: to its broadcast group.
-const GROUPS: u64 = 0;
-/// Addresses that are looked up side by side.
-const AT_ONCE: u64 = 16;
+/// Addresses of one port that are kept, though nothing else is sent to them.
+const OF_PORT: u64 = 256;
 
 fn send_to_each(bench: &Bench, count: u32) {
     let (alpha, _) = bench.alpha.open_up(PLAIN);
@@ -33,19 +31,19 @@ fn send_to_each(bench: &Bench, count: u32) {
         bench.settle();
         assert_eq!(bench.alpha.statistics().opackets - sent_before, u64::from(round * count));
     }
-    assert_eq!(bench.alpha.named("paths", "found"), u64::from(count) + GROUPS, "each is found once");
-    // Places that are free again before the first answer has told of the port are taken once more: 28 were the most of 24 seeds.
-    let asked = bench.alpha.counter("sa_paths");
-    assert!(asked <= 2 * AT_ONCE, "{asked}: until the port is known, and never again");
+    let found = bench.alpha.named("paths", "found");
+    assert!((count..=2 * count).contains(&(found as u32)), "each is found once or twice: {found}");
+    assert!(bench.alpha.named("paths", "entries") <= OF_PORT, "few are kept");
+    assert_eq!(bench.alpha.counter("sa_paths"), 1, "the port is asked for once");
 }
 
 #[test]
-fn four_thousand_addresses_of_one_port_are_found_once_and_the_administrator_is_asked_for_the_port() {
+fn four_thousand_addresses_of_a_port_are_one_question() {
     Setup { seeds: 2, ..Setup::default() }.run(|bench| send_to_each(bench, 4_000));
 }
 
 #[test]
-fn sixty_five_thousand_addresses_are_remembered() {
+fn sixty_five_thousand_addresses_of_a_port_take_few_places() {
     Setup { seeds: 1, ..Setup::default() }.run(|bench| send_to_each(bench, 65_000));
 }
 

@@ -45,6 +45,7 @@ mod speeds;
 mod starts;
 mod statistics;
 mod storm;
+mod strangers;
 mod suspend;
 mod thrift;
 mod tunables;

@@ -25,6 +25,8 @@ pub(crate) enum TxDrop {
     QueueFull,
     /// See [`paths::DropReason::TableFull`].
     TableFull,
+    /// See [`paths::DropReason::Answers`].
+    Answers,
     /// See [`paths::DropReason::LinkReset`].
     LinkReset,
     /// The adapter takes no sends: the queue pair has failed, or is full.
@@ -63,6 +65,7 @@ pub(super) const TX_NAMES: [&CStr; TxDrop::NoLargeBuffer as usize + 1] = [
     c"tx_drop_lookup_failed",
     c"tx_drop_queue_full",
     c"tx_drop_table_full",
+    c"tx_drop_answers",
     c"tx_drop_link_reset",
     c"tx_drop_post_failed",
     c"tx_drop_refused",
@@ -100,6 +103,7 @@ impl From<paths::DropReason> for TxDrop {
             paths::DropReason::LookupFailed => Self::LookupFailed,
             paths::DropReason::QueueFull => Self::QueueFull,
             paths::DropReason::TableFull => Self::TableFull,
+            paths::DropReason::Answers => Self::Answers,
             paths::DropReason::LinkReset => Self::LinkReset,
         }
     }

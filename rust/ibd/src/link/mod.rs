@@ -27,6 +27,7 @@ mod control_thread;
 mod delivery;
 mod events;
 mod fma;
+mod handles;
 mod incoming;
 mod interrupts;
 mod job_queue;

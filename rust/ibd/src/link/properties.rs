@@ -13,7 +13,6 @@ use super::queue_pairs::moderate;
 use super::settings::{
     BROADCAST_GROUP, BROADCAST_STATE, Key, LINK_REASON, LINK_STATE, SA_STATUS, Settings, is_read_only,
 };
-use crate::counters::LinkState;
 
 /// `linkmode`: datagram.
 const DATAGRAM: u32 = 0;

@@ -169,6 +169,8 @@ impl Source for Paths {
         c"lookups_out",
         c"found",
         c"failed",
+        c"no_handle",
+        c"answers",
     ];
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
@@ -178,6 +180,7 @@ impl Source for Paths {
         let paths = &control.paths;
         let (entries, capacity) = (paths.len() as u64, paths.capacity() as u64);
         let (waiting, out) = (paths.packets_held() as u64, paths.lookups_in_flight() as u64);
+        let answers = paths.answers_held() as u64;
         let counts = *paths.counts();
         drop(control);
         // What was sent and had not to be asked for.
@@ -194,7 +197,7 @@ impl Source for Paths {
             counts.waited,
             waiting,
         ]);
-        shown.put([counts.evicted, out, counts.found, counts.failed]);
+        shown.put([counts.evicted, out, counts.found, counts.failed, counts.no_handle, answers]);
     }
 }
 

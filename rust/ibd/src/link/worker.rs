@@ -9,6 +9,7 @@ use ipoib::{LinkAddr, Mtu, Qpn};
 use kernel::{KArc, KVec, MayBlock, log};
 
 use super::Shared;
+use super::handles::make_handle;
 use super::job_queue::Job;
 use super::mcg_places::Rank;
 use super::neighbour::Neighbour;
@@ -110,21 +111,12 @@ fn attach_broadcast(shared: &KArc<Shared>, ticket: Ticket, info: &McgInfo) {
 #[inline(never)]
 fn make_dest(shared: &KArc<Shared>, to: LinkAddr, info: &McgInfo, refresh: Option<Duration>) {
     let made = match shared.hardware() {
-        Some((_, pd)) => Neighbour::group(&pd, &shared.rates, info),
-        None => Err(Status::HCA_INVALID),
+        Some((_, pd)) => make_handle(shared, || Neighbour::group(&pd, &shared.rates, info)),
+        None => Err(LookupError::Unanswered),
     };
-    let made = made.inspect_err(|status| no_handle(shared, *status));
     let made = made.inspect(|to| tell_narrow(shared, to));
-    let result = made
-        .map(|handle| Resolution { handle, refresh, followed: None })
-        .map_err(|_| LookupError::Unanswered);
+    let result = made.map(|handle| Resolution { handle, refresh, followed: None });
     shared.tell(|control| control.looked_up(now(), to, result));
-}
-
-/// What waits for it is dropped and counted; this says why.
-#[inline(never)]
-pub(super) fn no_handle(shared: &Shared, status: Status) {
-    log!(note, shared.name, "no address handle: {status}");
 }
 
 /// What the link's MTU allows and the way there does not is dropped; IP is told of the link's MTU only.

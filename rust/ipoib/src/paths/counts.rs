@@ -22,6 +22,8 @@ pub struct Counts {
     pub found: u64,
     /// Lookups that brought none.
     pub failed: u64,
+    /// Of these, those that lacked an address handle.
+    pub no_handle: u64,
 }
 
 impl<P, H, S, T, G> Paths<P, H, S, T, G>

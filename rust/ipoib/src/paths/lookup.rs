@@ -3,12 +3,24 @@
 use core::ops::{Deref, DerefMut};
 
 use super::{
-    BACKGROUND, DenialEpoch, DropReason, GROUPS, Handle, Lookup, LookupError, PacketSlot, PathSlot, Paths,
-    Resolution, State, Trust, URGENT,
+    ASKED, BACKGROUND, Cause, DenialEpoch, DropReason, Followed, GROUPS, Handle, Lookup, LookupError,
+    NEWCOMERS, PacketSlot, PathSlot, Paths, Resolution, STRANGERS, State, Trust, URGENT,
 };
-use crate::addr::LinkAddr;
+use crate::addr::{Gid, LinkAddr};
 use crate::table::Id;
 use crate::time::Instant;
+
+/// The lists of ports that wait for a lookup, the most urgent first.
+const OF_PORTS: [usize; 4] = [URGENT, NEWCOMERS, STRANGERS, BACKGROUND];
+
+/// An address that is to be found a way to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next<H> {
+    /// The SA is asked, about a port or a group.
+    Ask(LinkAddr),
+    /// It is given a handle by the way of another address of its port.
+    Follow(LinkAddr, H, Followed),
+}
 
 impl<P, H, S, T, G> Paths<P, H, S, T, G>
 where
@@ -18,19 +30,21 @@ where
     G: Deref<Target = DenialEpoch>,
 {
     /// Lists the address for a lookup unless one is out; a port urgently if packets wait, in the background if it has a handle or
-    /// is only asked about.
+    /// is only asked about, and with others of its kind if only an answer waits.
     pub(super) fn want_lookup(&mut self, id: Id) {
         let is_group = self.table.key(id).is_some_and(|to| to.is_multicast());
         let Some(path) = self.table.get_mut(id) else { return };
         if matches!(path.lookup, Lookup::None | Lookup::Wanted) {
             path.lookup = Lookup::Wanted;
             let background = matches!(path.state, State::Ready(_)) || path.packets.is_empty();
-            let list = match (is_group, background) {
-                (true, _) => GROUPS,
-                (false, true) => BACKGROUND,
-                (false, false) => URGENT,
+            let list = match path.cause {
+                _ if is_group => GROUPS,
+                _ if background => BACKGROUND,
+                Cause::Own => URGENT,
+                Cause::Newcomer => NEWCOMERS,
+                Cause::Stranger => STRANGERS,
             };
-            for other in [URGENT, BACKGROUND].into_iter().filter(|other| *other != list) {
+            for other in OF_PORTS.into_iter().filter(|other| *other != list) {
                 self.table.unlist(other, id);
             }
             if !self.table.is_listed(list, id) {
@@ -42,36 +56,97 @@ where
 
     /// The next address to find a way to, to be answered with [`Event::LookedUp`](super::Event::LookedUp), always and once; `None` if
     /// there is none or no other lookup may start. Ports first. Call until `None` after every [`Paths::submit`], event and timeout.
-    pub fn next_lookup(&mut self) -> Option<LinkAddr> {
-        let id = match self.next_port() {
-            Some(id) => {
+    /// `follow` says whether an address may be given the way of another one of its port.
+    pub fn next_lookup(&mut self, now: Instant, follow: bool) -> Option<Next<H>> {
+        self.bucket.forget();
+        let (id, way) = match self.next_port(now, follow) {
+            Some(next) => {
                 self.ports_out += 1;
-                id
+                self.turn = self.turn.wrapping_add(1);
+                next
             }
             None => {
                 let id = self.next_group()?;
                 self.groups_out += 1;
-                id
+                (id, None)
             }
         };
-        self.table.get_mut(id)?.lookup = Lookup::Out;
+        let sms = self.sms;
+        let path = self.table.get_mut(id)?;
+        (path.lookup, path.asked_of) = (Lookup::Out, sms);
         // Ageing must not remove an entry whose answer is on its way; the answer sets the next deadline.
         self.table.set_deadline(id, None);
+        let to = self.table.key(id)?;
+        if way.is_none() && !to.is_multicast() {
+            self.table.push_back(ASKED, id);
+        }
         self.settle(id);
-        self.table.key(id)
+        Some(match way {
+            Some((way, followed)) => Next::Follow(to, way, followed),
+            None => Next::Ask(to),
+        })
     }
 
-    /// Refreshing leaves half of the room to ports whose packets wait.
-    fn next_port(&mut self) -> Option<Id> {
-        let limit = self.config.lookups.max(1);
-        if self.ports_out >= limit {
+    /// A port to look up, and the way that it follows if it need not be asked about. What IP begins goes first; of four lookups one is
+    /// for answers and one is in the background, if there are such.
+    fn next_port(&mut self, now: Instant, follow: bool) -> Option<(Id, Option<(H, Followed)>)> {
+        let first = match self.turn % 4 {
+            1 => [NEWCOMERS, STRANGERS, URGENT, BACKGROUND],
+            3 => [BACKGROUND, URGENT, NEWCOMERS, STRANGERS],
+            _ => OF_PORTS,
+        };
+        first.into_iter().find_map(|list| self.next_of(now, list, follow))
+    }
+
+    /// The next one of a list. Those that share the answer another one waits for are taken off it.
+    fn next_of(&mut self, now: Instant, list: usize, follow: bool) -> Option<(Id, Option<(H, Followed)>)> {
+        let is_answer = matches!(list, NEWCOMERS | STRANGERS);
+        if !self.has_lookup_for(list) {
             return None;
         }
-        let urgent = self.table.pop_front(URGENT);
-        if urgent.is_none() && self.ports_out < limit.div_ceil(2) {
-            return self.table.pop_front(BACKGROUND);
+        loop {
+            let id = self.table.front(list)?;
+            let to = self.table.key(id)?;
+            let way = if follow { self.way_to_follow(&to) } else { None };
+            let way = way.map(|(way, followed)| (way.clone(), followed));
+            if way.is_none() && self.is_asked_about(to.gid()) {
+                self.table.unlist(list, id);
+                self.table.get_mut(id)?.lookup = Lookup::Shares;
+                self.settle(id);
+                continue;
+            }
+            if is_answer && way.is_none() && !self.bucket.take(now) {
+                return None;
+            }
+            self.table.unlist(list, id);
+            self.table.get_mut(id)?.for_answer = is_answer;
+            self.answers_out += u16::from(is_answer);
+            return Some((id, way));
         }
-        urgent
+    }
+
+    /// Whether another lookup may start. Refreshing leaves half of the room to ports whose packets wait, unless it is its turn; answers
+    /// have a quarter.
+    fn has_lookup_for(&self, list: usize) -> bool {
+        let limit = self.config.lookups.max(1);
+        self.ports_out < limit
+            && match list {
+                NEWCOMERS | STRANGERS => self.answers_out < limit.div_ceil(4),
+                BACKGROUND => self.turn % 4 == 3 || self.ports_out < limit.div_ceil(2),
+                _ => true,
+            }
+    }
+
+    /// Whether the SA is being asked about a GID. Looks at the lookups that are out.
+    fn is_asked_about(&self, gid: Gid) -> bool {
+        let mut next = self.table.front(ASKED);
+        while let Some(id) = next {
+            if self.table.key(id).is_some_and(|to| to.gid() == gid) {
+                return true;
+            }
+            next = self.table.next_listed(ASKED, id);
+        }
+        false
     }
 
     fn next_group(&mut self) -> Option<Id> {
@@ -90,58 +165,94 @@ where
         let found = self.table.find(&to);
         debug_assert!(found.is_some(), "an answer about {to:?}, which nobody was asked about");
         let Some(id) = found else { return };
+        let sms = self.sms;
         let Some(path) = self.table.get_mut(id) else { return };
         let current = match path.lookup {
-            Lookup::Out => true,
+            Lookup::Out => path.asked_of == sms,
             Lookup::OutOfDate => false,
-            Lookup::None | Lookup::Wanted => return,
+            Lookup::None | Lookup::Wanted | Lookup::Shares => return,
         };
         path.lookup = Lookup::None;
+        self.answers_out -= u16::from(core::mem::take(&mut path.for_answer));
         if to.is_multicast() {
             self.groups_out -= 1;
         } else {
             self.ports_out -= 1;
         }
         let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
+        let was_asked = self.table.is_listed(ASKED, id);
+        self.table.unlist(ASKED, id);
+        let shared = result.as_ref().err().copied().filter(|_| current);
+        let trust = self.trust_of(id);
         match result {
-            _ if !current
-                && matches!(path.trust, Trust::Doubted | Trust::Missed)
-                && matches!(path.state, State::Ready(_)) =>
-            {
-                self.look_soon(now, id);
-            }
+            _ if !current && matches!(trust, Some(Trust::Doubted | Trust::Missed)) => self.look_soon(now, id),
             _ if !current && again => self.want_lookup(id),
             _ if !current => self.settle(id),
             Ok(resolution) => self.resolved(now, id, resolution),
             Err(error) => self.failed(now, id, error),
         }
+        if was_asked {
+            self.share(now, to.gid(), shared);
+        }
+    }
+
+    /// The others of a GID have waited for an answer: they follow the way that it has brought, or fail with it.
+    fn share(&mut self, now: Instant, gid: Gid, error: Option<LookupError>) {
+        let mut next = self.first_of(gid);
+        while let Some(id) = next {
+            next = self.next_of_port(id, gid);
+            let Some(path) = self.table.get_mut(id).filter(|path| path.lookup == Lookup::Shares) else {
+                continue;
+            };
+            path.lookup = Lookup::None;
+            match error {
+                Some(error) => self.failed(now, id, error),
+                None => self.want_lookup(id),
+            }
+        }
     }
 
     fn resolved(&mut self, now: Instant, id: Id, resolution: Resolution<H>) {
         self.counts.found += 1;
+        let sms = self.sms;
         let Some(path) = self.table.get_mut(id) else { return };
+        let works = matches!(path.state, State::Ready(_));
         path.forgive();
         path.asked = false;
-        path.since = resolution.followed.map_or(now, |way| way.since);
+        path.cause = Cause::Own;
+        path.told = resolution.followed.is_none();
+        // One that follows another is as good as forgotten if nothing but what waits is sent to it.
+        path.used &= works || path.told;
+        (path.since, path.made) = (resolution.followed.map_or(now, |way| way.since), now);
+        path.told_by = sms;
         let in_doubt = resolution.followed.is_some_and(|way| way.trust != Trust::Full);
         path.trust = if in_doubt { Trust::Reported } else { Trust::Full };
         // Of two that lead the same way the first one stays: queues have it.
         if !matches!(&path.state, State::Ready(known) if *known == resolution.handle) {
             path.know(&self.denial_epoch, State::Ready(resolution.handle));
         }
+        // The answer to the question of another address of the port is as good as one of its own.
+        let shares = works && !in_doubt && resolution.followed.is_some();
+        let age = path.made - path.since;
         self.send_packets(id);
-        let after = self.jitter.shorten(resolution.refresh.unwrap_or(self.config.refresh));
+        let after = match resolution.refresh {
+            Some(refresh) if !shares => refresh,
+            _ => self.config.refresh.saturating_sub(age),
+        };
+        let after = self.jitter.shorten(after);
         self.table.set_deadline(id, Some(now + after));
         if in_doubt { self.want_lookup(id) } else { self.settle(id) }
     }
 
     fn failed(&mut self, now: Instant, id: Id, error: LookupError) {
         self.counts.failed += 1;
+        self.counts.no_handle += u64::from(error == LookupError::NoHandle);
+        let (is_doubted, sms) = (self.trust_of(id) == Some(Trust::Doubted), self.sms);
         let Some(path) = self.table.get_mut(id) else { return };
         path.asked = false;
         let works = matches!(path.state, State::Ready(_));
-        if works && error == LookupError::Absent && path.trust == Trust::Doubted {
-            path.trust = Trust::Missed;
+        if is_doubted && error == LookupError::Absent {
+            (path.trust, path.told_by) = (Trust::Missed, sms);
             let spread = self.config.spread;
             return self.look_within(now, id, spread / 2, spread);
         }
@@ -149,14 +260,15 @@ where
         path.absent = error == LookupError::Absent;
         let until = now + self.config.retry.delay(path.failures, &mut self.jitter);
         let reason = match error {
-            // No answer says nothing about a handle that works: keep it and ask again later.
-            LookupError::Unanswered if works => {
-                path.used = true;
+            // No answer says nothing about a handle that works: keep it and ask again later. One that lacks another handle is as old as
+            // it was: if it is not used, it goes.
+            LookupError::Unanswered | LookupError::NoHandle if works => {
+                path.used |= error == LookupError::Unanswered;
                 self.table.set_deadline(id, Some(until));
                 self.settle(id);
                 return;
             }
-            LookupError::Unanswered => DropReason::LookupFailed,
+            LookupError::Unanswered | LookupError::NoHandle => DropReason::LookupFailed,
             LookupError::Absent => DropReason::Unreachable,
         };
         if works {

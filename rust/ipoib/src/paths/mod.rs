@@ -19,13 +19,22 @@
 //!
 //! Whatever goes in as a packet comes out exactly once: from [`Paths::submit`] itself, or as [`Action::Send`] or
 //! [`Action::Drop`].
+//!
+//! A host on the subnet can make IP answer addresses that no port has, as fast as it sends. So an answer has a [`Cause`] of its own,
+//! with few places for packets and few lookups, and questions to the SA for answers alone are paid from a [`bucket`]. One port has one
+//! path: its addresses share one question, and those that nothing is sent to are forgotten first ([`of_port`]).
 
+mod bucket;
+mod cause;
+mod config;
 mod counts;
 mod doubt;
 mod leaving;
 mod lookup;
 mod of_port;
 mod packets;
+mod path;
+mod room;
 #[cfg(test)]
 mod tests;
 mod validity;
@@ -34,18 +43,24 @@ use core::ops::{Deref, DerefMut};
 use core::time::Duration;
 
 use crate::addr::{Gid, LinkAddr};
-use crate::backoff::{Backoff, Jitter};
-use crate::table::{Id, Key, Slot, Table, mix};
+use crate::backoff::Jitter;
+use crate::table::{Id, Slot, Table};
 use crate::time::Instant;
+use bucket::Bucket;
+pub use cause::{Cause, Shown};
+pub use config::Config;
 pub use counts::Counts;
+pub use lookup::Next;
+use packets::Packets;
 pub use packets::{PacketSlot, TX_QUEUES, TxQueue, TxQueues};
-use packets::{Packets, Queue};
+pub use path::Path;
+use path::{Lookup, State, Trust};
 pub use validity::{DenialEpoch, Validity};
 
 /// Room for one address.
 pub type PathSlot<H> = Slot<LinkAddr, Path<H>, LISTS>;
 
-const LISTS: usize = 4;
+const LISTS: usize = 7;
 /// Addresses that may be evicted, the one that the table was asked about longest ago first.
 const IDLE: usize = 0;
 /// Ports whose packets wait for a lookup.
@@ -54,46 +69,14 @@ const URGENT: usize = 1;
 const BACKGROUND: usize = 2;
 /// Groups to look up. Ports do not wait behind them: a group is joined for it, which can take minutes.
 const GROUPS: usize = 3;
+/// Ports that only an answer waits for, whose first frame came from their own GID.
+const NEWCOMERS: usize = 4;
+/// Ports that only an answer waits for, which anybody may have made up.
+const STRANGERS: usize = 5;
+/// Ports that the SA is being asked about.
+const ASKED: usize = 6;
 /// How many addresses, at most, stay because they were used by queues' own memories when one has to go.
 const SECOND_CHANCES: usize = 16;
-
-/// What bounds the machine.
-#[derive(Clone, Copy, Debug)]
-pub struct Config {
-    /// Lookups of ports in flight at once, and of groups as many again.
-    pub lookups: u16,
-    /// Packets waiting per address while half of all the room is free: one IP datagram at least, in as many fragments as it may have.
-    pub packets_per_address: u16,
-    /// Packets waiting per address that others get while less is free. Those for groups get none then.
-    pub packets_when_crowded: u16,
-    /// Silence after a lookup that found no path.
-    pub retry: Backoff,
-    /// How long a handle is used before it is looked up again; an address not used for that long is forgotten.
-    pub refresh: Duration,
-    /// How long failures are remembered after their back-off.
-    pub forget: Duration,
-    /// Handles that are in doubt after a change of the SM are looked up again one in this time, on average: every host of the subnet
-    /// does so then, when the SM has most to do.
-    pub pace: Duration,
-    /// But all of them within this time.
-    pub spread: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            lookups: 16,
-            // 65,515 bytes behind an IPv4 header, 1,000 in each fragment at the MTU of 1,020 bytes, and what else is said.
-            packets_per_address: 72,
-            packets_when_crowded: 8,
-            retry: Backoff { first: Duration::from_secs(1), longest: Duration::from_secs(30) },
-            refresh: Duration::from_secs(300),
-            forget: Duration::from_secs(60),
-            pace: Duration::from_millis(100),
-            spread: Duration::from_secs(60),
-        }
-    }
-}
 
 /// How much an event undoes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -111,8 +94,10 @@ pub enum Severity {
 pub enum LookupError {
     /// There is no path: the SA said so.
     Absent,
-    /// Nobody answered, or the local side ran out of something. Says nothing about the peer.
+    /// Nobody answered. Says nothing about the peer.
     Unanswered,
+    /// The adapter gave no address handle, even after [`Paths::evict_idle`]. Says nothing about the peer.
+    NoHandle,
 }
 
 /// How to send to an address: one thing that the table, the transmit queues and the sends share. Cheap to clone; equal if packets take the
@@ -166,6 +151,8 @@ pub enum DropReason {
     QueueFull,
     /// Too many addresses resolve at once.
     TableFull,
+    /// It only answers, and too many answers wait for a path.
+    Answers,
     /// The link went down or was rebuilt while the packet waited.
     LinkReset,
 }
@@ -222,109 +209,6 @@ pub enum Known<H> {
     Nothing,
 }
 
-/// What is known about one address; opaque.
-#[derive(Debug)]
-pub struct Path<H> {
-    state: State<H>,
-    trust: Trust,
-    lookup: Lookup,
-    /// Somebody asked without a packet: looked up, then kept, although none waits.
-    asked: bool,
-    /// When the handle was looked up.
-    since: Instant,
-    packets: Queue,
-    /// Packets decided to be sent that have not been taken by [`Paths::next_packet`]; no later packet may overtake them. None unless
-    /// there is a handle.
-    leaving: u16,
-    failures: u32,
-    /// The SA has said that there is no path, and nothing has spoken for one since.
-    absent: bool,
-    /// The table was asked about it, or has seen that its handle was used, since it was last found idle or not.
-    used: bool,
-}
-
-#[derive(Debug)]
-enum State<H> {
-    Unresolved,
-    Ready(H),
-    Failed { until: Instant, reason: DropReason },
-}
-
-/// What is thought of a handle.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Trust {
-    /// The SM that is there has told it.
-    Full,
-    /// But it has reported since that the port comes or goes; or the address follows another one that was in doubt.
-    Reported,
-    /// The SM has changed since.
-    Doubted,
-    /// The new SM knew no path when it was asked: perhaps it had not looked around yet. The next such answer counts.
-    Missed,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lookup {
-    None,
-    /// On the list `URGENT`, `BACKGROUND` or `GROUPS`.
-    Wanted,
-    Out,
-    /// Out, but what it will answer is out of date.
-    OutOfDate,
-}
-
-impl Key for LinkAddr {
-    fn hash(&self, seed: u64) -> u64 {
-        let gid = self.gid();
-        let first = u64::from(self.flags()) << 24 | u64::from(self.qpn().get());
-        mix(mix(mix(seed, first), gid.prefix), gid.guid)
-    }
-
-    /// Addresses of one GID, whatever their queue pairs.
-    fn kin_hash(&self, seed: u64) -> u64 {
-        let gid = self.gid();
-        mix(mix(seed, gid.prefix), gid.guid)
-    }
-}
-
-impl<H: Handle> Path<H> {
-    /// What is known from now on. The only place where that changes: a handle that is not known any more is withdrawn.
-    fn know(&mut self, denial_epoch: &DenialEpoch, state: State<H>) {
-        match core::mem::replace(&mut self.state, state) {
-            State::Ready(handle) => handle.validity().withdraw(),
-            State::Failed { .. } => denial_epoch.add(),
-            State::Unresolved => {}
-        }
-    }
-
-    /// A failure is held against it no longer: the next packet has it looked up.
-    fn expire_denials(&mut self, denial_epoch: &DenialEpoch) {
-        if let State::Failed { until, .. } = &mut self.state {
-            *until = Instant::ZERO;
-            denial_epoch.add();
-        }
-    }
-
-    /// What failed before says nothing about the next lookup.
-    fn forgive(&mut self) {
-        self.failures = 0;
-        self.absent = false;
-    }
-
-    /// Whether it was used since this was last asked, by the table or without it.
-    fn take_use(&mut self) -> bool {
-        self.see_use();
-        core::mem::take(&mut self.used)
-    }
-
-    /// Whether its handle was used without the table since this was last asked.
-    fn see_use(&mut self) -> bool {
-        let used = matches!(&self.state, State::Ready(handle) if handle.validity().take_use());
-        self.used |= used;
-        used
-    }
-}
-
 /// The machine. `P` is a packet, `H` a handle, `S` and `T` the memory for addresses and for packets that wait, `G` a reference to what
 /// it shares with transmit queues that remember denials.
 #[derive(Debug)]
@@ -335,6 +219,17 @@ pub struct Paths<P, H, S, T, G> {
     /// Lookups that are out: of ports, and of groups.
     ports_out: u16,
     groups_out: u16,
+    /// Those of ports that only answers wait for.
+    answers_out: u16,
+    /// Lookups of ports so far, for whose turn it is.
+    turn: u8,
+    bucket: Bucket,
+    /// Until then answers have lacked room a short while ago.
+    scarce_until: Instant,
+    /// SMs that there were before the one that is there.
+    sms: u32,
+    /// An SM has come, and these places of the table have not been looked at since.
+    doubts: Option<doubt::Walk>,
     denial_epoch: G,
     jitter: Jitter,
     counts: Counts,
@@ -356,6 +251,12 @@ where
             config,
             ports_out: 0,
             groups_out: 0,
+            answers_out: 0,
+            turn: 0,
+            bucket: Bucket::new(config.answers_at_once, config.answers_pace),
+            scarce_until: Instant::ZERO,
+            sms: 0,
+            doubts: None,
             denial_epoch,
             jitter: Jitter::new(seed),
             counts: Counts::default(),
@@ -381,7 +282,9 @@ where
     /// Makes room for as many addresses as `addresses` has places, and gives back the memory used before, to be freed without a
     /// lock; gives `addresses` itself back if it is not larger. Takes time in proportion to it.
     pub fn grow(&mut self, addresses: S) -> S {
-        self.table.grow(addresses)
+        let before = self.table.grow(addresses);
+        self.count_siblings();
+        before
     }
 
     /// Whether no address is known.
@@ -394,21 +297,41 @@ where
         self.packets.held()
     }
 
+    /// How many of them only answer.
+    pub fn answers_held(&self) -> usize {
+        self.packets.answers_held()
+    }
+
     /// How many lookups are out.
     pub fn lookups_in_flight(&self) -> usize {
         usize::from(self.ports_out) + usize::from(self.groups_out)
     }
 
     /// Takes a packet to an address that its transmit queue does not remember; it leaves by `tx_queue`.
-    pub fn submit(&mut self, now: Instant, to: LinkAddr, tx_queue: TxQueue, packet: P) -> Submitted<P, H> {
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        to: LinkAddr,
+        shown: Shown,
+        tx_queue: TxQueue,
+        packet: P,
+    ) -> Submitted<P, H> {
         self.counts.asked += 1;
-        let Some(id) = self.find_or_add(to) else {
+        let scarce = now < self.scarce_until && !to.is_multicast();
+        let cause = shown.taken_for(scarce);
+        if !self.packets.have_room_for(cause) && self.table.find(&to).is_none() {
+            return self.no_room_for_answer(now, packet);
+        }
+        let Some(id) = self.find_or_add(to, cause) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
         };
         let Some(path) = self.table.get_mut(id) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
         };
-        path.used = true;
+        // What a stranger makes IP answer keeps no address.
+        path.used |= shown.is_use();
+        path.cause = path.cause.or_better(cause);
+        let cause = path.cause;
         match &path.state {
             State::Ready(handle) => {
                 let submitted = match path.leaving {
@@ -416,7 +339,7 @@ where
                         self.counts.ready += 1;
                         Submitted::Ready(packet, handle.clone())
                     }
-                    _ => match self.packets.follow(to, (tx_queue, packet)) {
+                    _ => match self.packets.follow((to, cause), (tx_queue, packet)) {
                         Ok(()) => {
                             path.leaving += 1;
                             Submitted::Queued(None)
@@ -439,8 +362,13 @@ where
             true => self.config.packets_when_crowded.min(self.config.packets_per_address),
             false => self.config.packets_per_address,
         };
-        let submitted = match self.packets.enqueue(&mut path.packets, to, (tx_queue, packet), limit) {
+        let submitted = match self.packets.enqueue(&mut path.packets, (to, cause), (tx_queue, packet), limit)
+        {
             Ok(gave_way) => Submitted::Queued(gave_way),
+            Err(packet) if cause != Cause::Own => {
+                self.settle(id);
+                return self.no_room_for_answer(now, packet);
+            }
             Err(packet) => {
                 // Whoever sent it sends it again; by then there may be a path.
                 path.asked = true;
@@ -451,12 +379,18 @@ where
         submitted
     }
 
+    fn no_room_for_answer(&mut self, now: Instant, packet: P) -> Submitted<P, H> {
+        self.scarce_until = now + self.config.scarce;
+        Submitted::Dropped(packet, DropReason::Answers)
+    }
+
     /// What is known about an address, for somebody without a packet; looks it up as [`Paths::submit`] would, but behind the
     /// addresses whose packets wait. Counts as use.
     pub fn ask(&mut self, now: Instant, to: LinkAddr) -> Known<H> {
-        let Some(id) = self.find_or_add(to) else { return Known::Nothing };
+        let Some(id) = self.find_or_add(to, Cause::Own) else { return Known::Nothing };
         let Some(path) = self.table.get_mut(id) else { return Known::Nothing };
         path.used = true;
+        path.cause = Cause::Own;
         match &path.state {
             State::Failed { until, .. } if now >= *until => {
                 path.know(&self.denial_epoch, State::Unresolved);
@@ -486,7 +420,7 @@ where
     pub fn handle_event(&mut self, now: Instant, event: Event<H>) {
         match event {
             Event::LookedUp(to, result) => self.looked_up(now, to, result),
-            Event::Invalidate(Severity::Light) => self.for_each(|paths, id| paths.doubt(now, id)),
+            Event::Invalidate(Severity::Light) => self.another_sm(now),
             Event::Invalidate(severity) => {
                 self.take_back(|_| true);
                 self.for_each(|paths, id| {
@@ -517,11 +451,14 @@ where
 
     /// When [`Paths::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
-        self.table.next_deadline()
+        let doubts = self.doubts.as_ref().map(doubt::Walk::since);
+        [self.table.next_deadline(), self.bucket.awaited(), doubts].into_iter().flatten().min()
     }
 
-    /// Time has passed. Early and spurious calls are harmless.
+    /// Time has passed. Early and spurious calls are harmless. What takes long is done in steps: call as long as
+    /// [`Paths::poll_timeout`] is over, and let go of the table's lock in between.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.go_on_doubting();
         while let Some(id) = self.table.pop_due(now) {
             let Some(path) = self.table.get_mut(id) else { continue };
             let used = path.take_use();
@@ -539,63 +476,6 @@ where
         while let Some((at, id)) = self.table.next_from(from) {
             f(self, id);
             from = at + 1;
-        }
-    }
-
-    fn find_or_add(&mut self, to: LinkAddr) -> Option<Id> {
-        if let Some(id) = self.table.find(&to) {
-            return Some(id);
-        }
-        if self.table.len() == self.table.capacity() {
-            let idle = self.longest_idle()?;
-            self.counts.evicted += 1;
-            self.evict(idle);
-        }
-        let path = Path {
-            state: State::Unresolved,
-            trust: Trust::Full,
-            lookup: Lookup::None,
-            asked: false,
-            since: Instant::ZERO,
-            packets: Queue::default(),
-            leaving: 0,
-            failures: 0,
-            absent: false,
-            used: false,
-        };
-        self.table.insert(to, path)
-    }
-
-    /// The one to evict. A handle may be in use all the time without the table being asked: its address moves to the recent end.
-    fn longest_idle(&mut self) -> Option<Id> {
-        for _ in 0..SECOND_CHANCES {
-            let id = self.table.front(IDLE)?;
-            if !self.table.get_mut(id)?.see_use() {
-                return Some(id);
-            }
-            self.table.push_back(IDLE, id);
-        }
-        self.table.front(IDLE)
-    }
-
-    /// Moves the entry to the recent end of `IDLE` if it may be evicted, off it if not, and removes it if nothing is known.
-    fn settle(&mut self, id: Id) {
-        let Some(path) = self.table.get(id) else { return };
-        let packets = !path.packets.is_empty() || path.leaving != 0;
-        let idle = !packets && matches!(path.lookup, Lookup::None | Lookup::Wanted);
-        match (&path.state, idle) {
-            (State::Unresolved, true) if !path.asked => {
-                self.table.remove(id);
-            }
-            (_, true) => self.table.push_back(IDLE, id),
-            (_, false) => self.table.unlist(IDLE, id),
-        }
-    }
-
-    /// Removes an entry that has neither packets nor a lookup out.
-    fn evict(&mut self, id: Id) {
-        if let Some((_, mut path)) = self.table.remove(id) {
-            path.know(&self.denial_epoch, State::Unresolved);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use core::ops::DerefMut;
 
-use super::DropReason;
+use super::{Cause, DropReason};
 use crate::addr::LinkAddr;
 
 const NONE: u32 = u32::MAX;
@@ -77,6 +77,7 @@ impl<P> Default for PacketSlot<P> {
 #[derive(Debug)]
 struct Held<P> {
     to: LinkAddr,
+    cause: Cause,
     tx_queue: TxQueue,
     packet: P,
     verdict: Option<Verdict>,
@@ -129,6 +130,8 @@ pub(super) struct Packets<P, T> {
     slots: T,
     free: u32,
     held: usize,
+    /// Of these, by their cause.
+    by_cause: [usize; Cause::ALL],
     out: [Queue; TX_QUEUES],
     marker: core::marker::PhantomData<P>,
 }
@@ -136,6 +139,11 @@ pub(super) struct Packets<P, T> {
 impl<P, T> Packets<P, T> {
     pub(super) fn held(&self) -> usize {
         self.held
+    }
+
+    /// Those that only answer.
+    pub(super) fn answers_held(&self) -> usize {
+        self.by_cause[Cause::Newcomer as usize] + self.by_cause[Cause::Stranger as usize]
     }
 
     /// The transmit queues that have packets to send now.
@@ -155,7 +163,14 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
             *slot = PacketSlot { next: free, held: None };
             free = i;
         }
-        Self { slots, free, held: 0, out: Default::default(), marker: core::marker::PhantomData }
+        Self {
+            slots,
+            free,
+            held: 0,
+            by_cause: [0; Cause::ALL],
+            out: Default::default(),
+            marker: core::marker::PhantomData,
+        }
     }
 
     /// Whether half of the room, or more, is taken.
@@ -163,38 +178,49 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         self.held >= self.slots.len() / 2
     }
 
+    /// Answers take a quarter of the room at most, those to strangers and those to newcomers each.
+    pub(super) fn have_room_for(&self, cause: Cause) -> bool {
+        cause == Cause::Own || self.by_cause[cause as usize] < (self.slots.len() / 4).max(1)
+    }
+
     /// Appends to an address's queue. `Ok` brings back the oldest packet if it had to give way, `Err` the packet itself if the
     /// pool is full of others' packets.
     pub(super) fn enqueue(
         &mut self,
         queue: &mut Queue,
-        to: LinkAddr,
+        (to, cause): (LinkAddr, Cause),
         (tx_queue, packet): (TxQueue, P),
         limit: u16,
     ) -> Result<Option<P>, P> {
-        // Groups nobody answers about must not take the room of ports.
-        let crowded = to.is_multicast() && self.is_crowded();
+        // Groups nobody answers about must not take the room of ports, and answers not that of what IP begins.
+        let no_room = !self.have_room_for(cause);
+        let crowded = to.is_multicast() && self.is_crowded() || no_room;
         let full = queue.len >= limit.max(1) || self.free == NONE || crowded;
-        if crowded && queue.is_empty() {
+        // One of the same cause gives way, if there is one.
+        if crowded && queue.is_empty() || no_room && self.cause_of_first(queue) != Some(cause) {
             return Err(packet);
         }
         let gave_way = if full { self.take_first(queue).map(|held| held.packet) } else { None };
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
-        slot.held = Some(Held { to, tx_queue, packet, verdict: None });
-        self.held += 1;
+        slot.held = Some(Held { to, cause, tx_queue, packet, verdict: None });
+        self.count(cause);
         append(&mut self.slots, queue, at);
         Ok(gave_way)
     }
 
     /// Sends a packet behind those of its transmit queue that are to be sent now. It comes back if the pool is full.
-    pub(super) fn follow(&mut self, to: LinkAddr, (tx_queue, packet): (TxQueue, P)) -> Result<(), P> {
+    pub(super) fn follow(
+        &mut self,
+        (to, cause): (LinkAddr, Cause),
+        (tx_queue, packet): (TxQueue, P),
+    ) -> Result<(), P> {
         let at = self.free;
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
-        slot.held = Some(Held { to, tx_queue, packet, verdict: Some(Verdict::Send) });
-        self.held += 1;
+        slot.held = Some(Held { to, cause, tx_queue, packet, verdict: Some(Verdict::Send) });
+        self.count(cause);
         append(&mut self.slots, &mut self.out[tx_queue.number()], at);
         Ok(())
     }
@@ -251,8 +277,19 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         let slot = self.slots.get_mut(at as usize)?;
         slot.next = self.free;
         self.free = at;
+        let held = slot.held.take()?;
         self.held -= 1;
-        slot.held.take()
+        self.by_cause[held.cause as usize] -= 1;
+        Some(held)
+    }
+
+    fn cause_of_first(&self, queue: &Queue) -> Option<Cause> {
+        self.slots.get(queue.first as usize)?.held.as_ref().map(|held| held.cause)
+    }
+
+    fn count(&mut self, cause: Cause) {
+        self.held += 1;
+        self.by_cause[cause as usize] += 1;
     }
 }
 

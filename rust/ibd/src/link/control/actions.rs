@@ -1,13 +1,14 @@
 //! What the machines' actions mean here: the work they are for somebody.
 
-use ibtf::{McgInfo, PathInfo};
+use ibtf::McgInfo;
 use ipoib::link::{self, Status, Ticket, Up};
-use ipoib::paths::{self, Followed, Severity};
+use ipoib::paths::{self, Next, Severity};
 use ipoib::{Instant, LinkAddr, Mgid, groups};
 
 use super::{Control, Effect, Note};
 use crate::link::job_queue::Job;
 use crate::link::mcg_record::McgRecord;
+use crate::link::neighbour::Neighbour;
 use crate::link::sa_calls::{Call, Membership};
 
 impl Control {
@@ -135,20 +136,25 @@ impl Control {
         }
     }
 
-    /// The way to the port of an address that has none itself: a neighbour with a new queue pair is reached at once, whatever the SA does.
-    fn way_to_its_port(&self, to: &LinkAddr) -> Option<(PathInfo, Followed)> {
-        let (way, followed) = self.paths.way_to_follow(to)?;
-        Some((way.path(self.link.port()?.pkey_index?)?, followed))
+    /// The next address to find a way to. A neighbour with a new queue pair is where its port is, whatever the SA does.
+    pub(super) fn next_lookup(&mut self, now: Instant) -> Option<Next<Neighbour>> {
+        let follow = self.link.port().is_some_and(|port| port.pkey_index.is_some());
+        self.paths.next_lookup(now, follow)
     }
 
     /// What answers a lookup, unless it is answered here.
-    pub(super) fn lookup(&mut self, now: Instant, to: LinkAddr) -> Option<Effect> {
-        let Some(group) = to.mgid() else {
-            return Some(match self.way_to_its_port(&to) {
-                Some((way, followed)) => Effect::Job(Job::FollowPort(to, way, followed)),
-                None => Effect::Call(Call::Lookup(to)),
-            });
+    pub(super) fn lookup(&mut self, now: Instant, next: Next<Neighbour>) -> Option<Effect> {
+        let to = match next {
+            Next::Ask(to) => to,
+            Next::Follow(to, way, followed) => {
+                let way = self.link.port().and_then(|port| way.path(port.pkey_index?));
+                return Some(match way {
+                    Some(way) => Effect::Job(Job::FollowPort(to, way, followed)),
+                    None => Effect::Call(Call::Lookup(to)),
+                });
+            }
         };
+        let Some(group) = to.mgid() else { return Some(Effect::Call(Call::Lookup(to))) };
         let broadcast = self.link.broadcast_group().is_some_and(|known| address(known.mgid) == to);
         if broadcast && let Some(info) = self.link.broadcast_info() {
             return Some(Effect::Job(Job::MakeDest(to, *info, None)));

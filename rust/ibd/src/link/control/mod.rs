@@ -12,6 +12,7 @@ mod recovery;
 use core::time::Duration;
 
 use ibtf::{Attachment, McgInfo};
+use ipoib::acquaintances::{AcquaintanceSlot, Acquaintances, AskedSlot};
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Generation, Link, SendRings, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
@@ -106,6 +107,8 @@ pub(crate) struct Control {
     pub(crate) paths: KBox<Addresses>,
     pub(crate) groups: KBox<Memberships>,
     pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
+    /// Which of them have spoken for themselves.
+    pub(crate) acquaintances: Acquaintances<KVec<AcquaintanceSlot>, KVec<AskedSlot>>,
     pub(in crate::link) questions: Questions,
     /// The queue pairs, from the first one that is made to the stop.
     pub(in crate::link) queue_pairs: Option<QueuePairs>,
@@ -171,6 +174,7 @@ impl Control {
             paths: new_paths(denial_epoch, seed, may_block),
             groups: new_groups(seed, may_block),
             neighbours: Neighbours::new(neighbours, seed),
+            acquaintances: new_acquaintances(seed, may_block),
             questions: Questions::new(may_block),
             queue_pairs: None,
             attachments: Attachments::new(),
@@ -221,6 +225,7 @@ impl Control {
         self.groups.handle_event(now, groups::Event::Stop);
         self.paths.handle_event(now, paths::Event::Invalidate(Severity::Heavy));
         self.neighbours.clear();
+        self.acquaintances.clear();
         self.attachments.remove_all();
         self.full = TxQueues::NONE;
         self.sends_wait = false;
@@ -347,8 +352,8 @@ impl Control {
                     effect => return effect,
                 }
             }
-            let to = self.paths.next_lookup()?;
-            if let Some(effect) = self.lookup(now, to) {
+            let next = self.next_lookup(now)?;
+            if let Some(effect) = self.lookup(now, next) {
                 return Some(effect);
             }
         }
@@ -391,6 +396,16 @@ impl Control {
     pub(crate) fn path_table_grown(&mut self, now: Instant, made: bool) {
         self.growth = if made { Growth::Idle } else { Growth::NotBefore(now + GROWTH_PAUSE) };
     }
+}
+
+#[inline(never)]
+fn new_acquaintances(
+    seed: u64,
+    may_block: &MayBlock,
+) -> Acquaintances<KVec<AcquaintanceSlot>, KVec<AskedSlot>> {
+    let known = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| AcquaintanceSlot::default());
+    let asked = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| AskedSlot::default());
+    Acquaintances::new(known, asked, seed)
 }
 
 #[inline(never)]

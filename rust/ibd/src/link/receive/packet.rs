@@ -2,8 +2,8 @@
 
 use ibtf::{Buffer, Completion, CompletionStatus, ReceiveQueue, Received, Target};
 use ipoib::header::{self, IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
-use ipoib::neighbours::{self, Direction};
-use ipoib::{EtherType, LinkAddr, Qpn, nd};
+use ipoib::neighbours::{self, Direction, News};
+use ipoib::{EtherType, Gid, LinkAddr, Qpn, nd};
 use kernel::mblk::{Mblk, Offload};
 use kernel::sync::Monitor;
 
@@ -71,6 +71,8 @@ pub(in crate::link) fn look_closer(
     ethertype: EtherType,
     frame: &mut [u8],
 ) -> Result<(), RxDrop> {
+    // Zeros unless there was a route header: the sender's adapter has written that.
+    let sender = LinkAddr::from_slice(frame).map(|sender| sender.gid());
     let payload = frame.get_mut(PSEUDO_HEADER_LEN..).unwrap_or_default();
     let is_discovery = ethertype == EtherType::IPV6 && nd::may_have_link_addresses(payload);
     if is_discovery {
@@ -80,11 +82,25 @@ pub(in crate::link) fn look_closer(
         if neighbours::claims_group(ethertype, payload) {
             return Err(RxDrop::GroupSender);
         }
-        if let Some(neighbour) = neighbours::read(ethertype, payload, Direction::In) {
-            control.lock().neighbours.learn(now(), neighbour);
+        if let Some(news) = neighbours::read(ethertype, payload, Direction::In) {
+            let is_question = neighbours::asked_for(ethertype, payload).is_some();
+            learn(&mut control.lock(), news, sender, is_question);
         }
     }
     Ok(())
+}
+
+/// Takes what a frame says of a neighbour. The address has spoken for itself if the `sender` of the route header has its GID, or, without that
+/// header, if it answers.
+fn learn(control: &mut Control, news: News, sender: Option<Gid>, is_question: bool) {
+    control.neighbours.learn(now(), news);
+    let Some(neighbour) = news.neighbour() else { return };
+    match sender.filter(|sender| sender.guid != 0) {
+        Some(sender) if sender != neighbour.link.gid() => {}
+        Some(_) => control.acquaintances.hear(neighbour.ip, &neighbour.link, true),
+        None if is_question => {}
+        None => control.acquaintances.hear(neighbour.ip, &neighbour.link, false),
+    }
 }
 
 /// A packet in the buffer that it was received into, if that may be lent, and otherwise in a copy.

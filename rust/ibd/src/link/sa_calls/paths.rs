@@ -11,8 +11,9 @@ use kernel::{KArc, log};
 use super::end;
 use crate::counters::Asked;
 use crate::link::Shared;
+use crate::link::handles::make_handle;
 use crate::link::neighbour::Neighbour;
-use crate::link::worker::{no_handle, tell_narrow};
+use crate::link::worker::tell_narrow;
 use crate::node::{gid, ibtf_gid};
 use crate::now;
 
@@ -83,7 +84,7 @@ fn path_found(
     followed: Option<Followed>,
 ) {
     let (group, _) = shared.broadcast_and_port();
-    let made = result.and_then(|path| match (shared.hardware(), group) {
+    let made = result.map_err(lookup_error).and_then(|path| match (shared.hardware(), group) {
         _ if Lid::new(path.address.dlid).is_none() => {
             log!(
                 warn,
@@ -92,20 +93,22 @@ fn path_found(
                 to.gid(),
                 path.address.dlid
             );
-            Err(Status::INVALID_PARAM)
+            Err(LookupError::Unanswered)
         }
         (Some((_, pd)), Some(group)) => {
-            let made = Neighbour::port(&pd, &shared.rates, to.qpn(), group.qkey, &path);
-            made.inspect_err(|status| no_handle(shared, *status))
+            make_handle(shared, || Neighbour::port(&pd, &shared.rates, to.qpn(), group.qkey, &path))
         }
-        _ => Err(Status::HCA_INVALID),
+        _ => Err(LookupError::Unanswered),
     });
     let made = made.inspect(|to| tell_narrow(shared, to));
     let refresh = followed.map(|_| NOT_ASKED);
-    let result = match made {
-        Ok(handle) => Ok(Resolution { handle, refresh, followed }),
-        Err(Status::PATH_RECORDS_NOT_FOUND) => Err(LookupError::Absent),
-        Err(_) => Err(LookupError::Unanswered),
-    };
+    let result = made.map(|handle| Resolution { handle, refresh, followed });
     shared.tell(|control| control.looked_up(now(), to, result));
+}
+
+fn lookup_error(status: Status) -> LookupError {
+    match status {
+        Status::PATH_RECORDS_NOT_FOUND => LookupError::Absent,
+        _ => LookupError::Unanswered,
+    }
 }

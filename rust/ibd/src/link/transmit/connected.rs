@@ -5,11 +5,12 @@ use core::time::Duration;
 
 use ipoib::connections::{self, Channel, fragments};
 use ipoib::header::{IPOIB_HEADER_LEN, PSEUDO_HEADER_LEN};
-use ipoib::paths::Handle;
+use ipoib::paths::{Cause, Handle};
 use ipoib::{Cast, EtherType, Instant, LinkAddr};
 use kernel::mblk::Mblk;
 
 use super::frame::{Frame, Wire};
+use super::send::note_use;
 use super::{AfterUnlock, Neighbour, NotSent, State, Transmitter, note};
 use crate::counters::TxDrop;
 use crate::link::outgoing::{ConnectedSender, Sent, Waited};
@@ -107,7 +108,7 @@ impl Transmitter {
     pub(super) fn send_connected(
         &self,
         state: &mut State,
-        (flagged, to): (LinkAddr, LinkAddr),
+        (flagged, to, cause): (LinkAddr, LinkAddr, Cause),
         packet: Mblk,
         frame: &Frame,
         after: &mut AfterUnlock,
@@ -136,7 +137,7 @@ impl Transmitter {
                 if let Some(reason) = state.denial(&to, &self.denial_epoch) {
                     return Err(NotSent::Dropped(packet, reason));
                 }
-                let found = self.ask_for_path(state, to, packet, after)?;
+                let found = self.ask_for_path(state, (to, cause), packet, after)?;
                 if flagged.has_connections() {
                     // The straight way for datagrams is not for its packets, whatever this one is.
                     state.neighbours.remove(&to);
@@ -144,7 +145,7 @@ impl Transmitter {
                 found
             }
         };
-        neighbour.validity().note_use();
+        note_use(&neighbour, cause);
         if is_full && frame.len > state.longest_datagram_to(&neighbour) as usize {
             return Err(NotSent::Dropped(packet, TxDrop::QueueFull));
         }

@@ -68,10 +68,10 @@ impl Frame {
         Some((to, Self { ethertype, cast: to.cast(), len, options }))
     }
 
-    /// Whether it may be a message that says who has which address: ARP, or neighbour discovery, not to everybody.
-    pub(super) fn may_tell_neighbour(&self, packet: &Mblk) -> bool {
+    /// Whether it may be a message about who has which address: ARP, or neighbour discovery, which is never to everybody.
+    pub(super) fn may_be_resolution(&self, packet: &Mblk) -> bool {
         match self.ethertype {
-            EtherType::ARP => self.cast != Cast::Broadcast,
+            EtherType::ARP => true,
             EtherType::IPV6 => self.cast != Cast::Broadcast && self.may_be_discovery(packet),
             _ => false,
         }

@@ -17,7 +17,7 @@ use gldv3::{Mac, Stat};
 use ibtf::{CompletionBatch, SendQueue, Status};
 use ipoib::LinkAddr;
 use ipoib::link::{Generation, Side, Why};
-use ipoib::paths::{Denial, DenialEpoch, TxQueue};
+use ipoib::paths::{Denial, DenialEpoch, Handle, TxQueue};
 use kernel::mblk::{Mblk, MblkChain};
 use kernel::sync::{Monitor, Mutex};
 use kernel::{KArc, KBox, MayBlock};
@@ -159,6 +159,11 @@ impl Transmitter {
         let before = core::mem::replace(&mut state.neighbours, memory);
         drop(state);
         drop(before);
+    }
+
+    /// Forgets handles that do not hold any more, so that the adapter can have them back. Looks at every place of the memory.
+    pub(crate) fn forget_withdrawn(&self) {
+        self.state.lock().neighbours.retain(|neighbour| neighbour.validity().holds());
     }
 
     /// The MAC layer has packets back, and has to be told when there is room.

@@ -3,8 +3,8 @@
 
 use ipoib::header::PSEUDO_HEADER_LEN;
 use ipoib::neighbours::{self, Direction};
-use ipoib::paths::{Handle, Submitted};
-use ipoib::{Cast, EtherType, LinkAddr};
+use ipoib::paths::{Cause, Handle, Submitted};
+use ipoib::{Cast, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
 
 use super::frame::{Frame, Plain, Wire};
@@ -124,18 +124,14 @@ impl Transmitter {
             return Err(NotSent::Dropped(packet, TxDrop::BadDestination));
         };
         if open.abilities.connected {
-            if frame.may_tell_neighbour(&packet) {
-                self.learn(&packet, frame.ethertype, to);
-            }
+            let cause = self.cause(&packet, frame, to);
             self.make_room(state, frame, after);
-            return self.send_connected(state, (flagged, to), packet, frame, after);
+            return self.send_connected(state, (flagged, to, cause), packet, frame, after);
         }
         if let Some(reason) = open.refuses(frame) {
             return Err(NotSent::Dropped(packet, reason));
         }
-        if frame.may_tell_neighbour(&packet) {
-            self.learn(&packet, frame.ethertype, to);
-        }
+        let cause = self.cause(&packet, frame, to);
         self.make_room(state, frame, after);
         let State { side, neighbours, staged, .. } = state;
         let Some(open) = side.get_mut() else {
@@ -143,12 +139,12 @@ impl Transmitter {
         };
         if let Some(neighbour) = neighbours.get(to.words()) {
             if neighbour.validity().holds() {
-                neighbour.validity().note_use();
+                note_use(neighbour, cause);
                 return self.stage_any(open, staged, neighbour, packet, frame, after);
             }
             neighbours.remove(&to);
         }
-        self.send_to_unknown(state, to, packet, frame, after)
+        self.send_to_unknown(state, (to, cause), packet, frame, after)
     }
 
     /// To an address that the queue does not remember.
@@ -156,7 +152,7 @@ impl Transmitter {
     fn send_to_unknown(
         &self,
         state: &mut State,
-        to: LinkAddr,
+        (to, cause): (LinkAddr, Cause),
         packet: Mblk,
         frame: &Frame,
         after: &mut AfterUnlock,
@@ -168,7 +164,7 @@ impl Transmitter {
         if let Some(reason) = state.denial(&to, &self.denial_epoch) {
             return Err(NotSent::Dropped(packet, reason));
         }
-        let (packet, neighbour) = self.ask_for_path(state, to, packet, after)?;
+        let (packet, neighbour) = self.ask_for_path(state, (to, cause), packet, after)?;
         let State { side, staged, .. } = state;
         let Some(open) = side.get_mut() else {
             return Err(NotSent::Dropped(packet, TxDrop::LinkDown));
@@ -176,26 +172,38 @@ impl Transmitter {
         self.stage_any(open, staged, &neighbour, packet, frame, after)
     }
 
-    /// ARP and neighbour discovery say who has which address.
+    /// Why a packet goes, as its frame says. ARP and neighbour discovery say who has which address, or ask for it; to one neighbour they may
+    /// be the answer to a frame that any host has made up.
     #[inline(never)]
-    fn learn(&self, packet: &Mblk, ethertype: EtherType, to: LinkAddr) {
+    fn cause(&self, packet: &Mblk, frame: &Frame, to: LinkAddr) -> Cause {
+        if !frame.may_be_resolution(packet) {
+            return Cause::Own;
+        }
         let mut prefix = [0; neighbours::PREFIX_LEN];
         let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut prefix);
         let payload = prefix.get(..len).unwrap_or_default();
-        if let Some(neighbour) = neighbours::read(ethertype, payload, Direction::Out(to)) {
-            self.control.lock().neighbours.learn(now(), neighbour);
+        let mut control = self.control.lock();
+        if let Some(asked) = neighbours::asked_for(frame.ethertype, payload) {
+            control.acquaintances.ask(asked);
         }
+        if frame.cast != Cast::Broadcast
+            && let Some(neighbour) = neighbours::read(frame.ethertype, payload, Direction::Out(to))
+        {
+            control.neighbours.learn(now(), neighbour);
+        }
+        if frame.cast == Cast::Unicast { Cause::Stranger } else { Cause::Own }
     }
 
     pub(super) fn ask_for_path(
         &self,
         state: &mut State,
-        to: LinkAddr,
+        (to, cause): (LinkAddr, Cause),
         packet: Mblk,
         after: &mut AfterUnlock,
     ) -> Result<(Mblk, Neighbour), NotSent> {
         let mut control = self.control.lock();
-        let submitted = control.paths.submit(now(), to, self.tx_queue(), packet);
+        let (now, known) = (now(), control.acquaintances.know(&to));
+        let submitted = control.paths.submit(now, to, cause.of(known), self.tx_queue(), packet);
         drop(control);
         match submitted {
             Submitted::Ready(packet, neighbour) => {
@@ -260,6 +268,13 @@ impl Transmitter {
         }
         note(staged, frame.wire());
         Ok(())
+    }
+}
+
+/// What a stranger makes IP answer keeps no address.
+pub(super) fn note_use(neighbour: &Neighbour, cause: Cause) {
+    if cause == Cause::Own {
+        neighbour.validity().note_use();
     }
 }
 

@@ -7,13 +7,15 @@ use super::*;
 #[derive(Clone, Debug)]
 enum Step {
     /// IP sends to an address, on the transmit queues in turn.
-    Send(u8),
+    Send(u8, Cause, bool),
     Ask(u8),
     Answer(u8, Result<u32, LookupError>),
     Invalidate(Severity),
     Forget(u8),
     ForgetGroups,
     Gid(u8),
+    /// The adapter has no handle for one more.
+    Evict(usize),
     Sleep(u64),
     /// The control thread gets so far.
     Control(usize),
@@ -27,16 +29,19 @@ fn step() -> impl Strategy<Value = Step> {
         3 => (0u32..3).prop_map(Ok),
         1 => Just(Err(LookupError::Absent)),
         1 => Just(Err(LookupError::Unanswered)),
+        1 => Just(Err(LookupError::NoHandle)),
     ];
+    let cause = prop_oneof![2 => Just(Cause::Own), 1 => Just(Cause::Stranger), 1 => Just(Cause::Newcomer)];
     let severity = prop_oneof![Just(Severity::Light), Just(Severity::Normal), Just(Severity::Heavy)];
     prop_oneof![
-        12 => n.clone().prop_map(Step::Send),
+        12 => (n.clone(), cause, any::<bool>()).prop_map(|(n, cause, known)| Step::Send(n, cause, known)),
         3 => n.clone().prop_map(Step::Ask),
         6 => (n.clone(), answer).prop_map(|(n, a)| Step::Answer(n, a)),
         1 => severity.prop_map(Step::Invalidate),
         1 => n.clone().prop_map(Step::Forget),
         1 => Just(Step::ForgetGroups),
         1 => n.prop_map(Step::Gid),
+        1 => (0usize..4).prop_map(Step::Evict),
         2 => (0u64..400).prop_map(Step::Sleep),
         6 => (1usize..8).prop_map(Step::Control),
         4 => (0..QUEUES, 1..=RING).prop_map(|(queue, sends)| Step::Complete(queue, sends)),
@@ -84,6 +89,8 @@ struct World {
     inside: BTreeSet<u32>,
     /// Lookups that are out.
     out: BTreeSet<LinkAddr>,
+    /// Of these, those that are given a way that is known.
+    follows: BTreeMap<LinkAddr, (Way, Followed)>,
     queues: [Queue; QUEUES],
 }
 
@@ -103,12 +110,18 @@ impl World {
             next: 0,
             inside: BTreeSet::new(),
             out: BTreeSet::new(),
+            follows: BTreeMap::new(),
             queues: Default::default(),
         }
     }
 
     fn address(n: u8) -> LinkAddr {
-        if n >= 5 { group_of(n) } else { peer(n) }
+        // The last two ports have the GIDs of the first two.
+        match n {
+            5.. => group_of(n),
+            3 | 4 => LinkAddr::unicast(Qpn::new(0x49).unwrap(), peer(n - 3).gid()),
+            _ => peer(n),
+        }
     }
 
     fn left(&mut self, packet: u32) {
@@ -116,7 +129,7 @@ impl World {
     }
 
     /// As the driver sends a packet that IP brings. One for which there is no room is given back, and comes as another one here.
-    fn send(&mut self, to: LinkAddr) {
+    fn send(&mut self, to: LinkAddr, shown: Shown) {
         let packet = self.next;
         self.next += 1;
         let queue = &mut self.queues[queue_of(packet)];
@@ -141,7 +154,7 @@ impl World {
             assert!(matches!(known, Known::Failed(_)), "{packet} is dropped, known is {known:?}");
             return;
         }
-        match self.machine.submit(self.now, to, TxQueue::new(queue_of(packet)), packet) {
+        match self.machine.submit(self.now, to, shown, TxQueue::new(queue_of(packet)), packet) {
             Submitted::Ready(packet, handle) => {
                 queue.cache.insert(to, handle);
                 if !queue.is_full() {
@@ -189,7 +202,19 @@ impl World {
             self.send_resolved(tx_queue.number());
             return true;
         }
-        let Some(to) = self.machine.next_lookup() else { return false };
+        let Some(next) = self.machine.next_lookup(self.now, true) else { return false };
+        let to = match next {
+            Next::Ask(to) => {
+                let asked = |other: &&LinkAddr| other.gid() == to.gid() && !self.follows.contains_key(other);
+                let twice = self.out.iter().find(asked);
+                assert!(to.is_multicast() || twice.is_none(), "the SA is asked for {to:?} and {twice:?}");
+                to
+            }
+            Next::Follow(to, way, followed) => {
+                self.follows.insert(to, (way, followed));
+                to
+            }
+        };
         assert!(self.out.insert(to), "two lookups out for {to:?}");
         let alike = self.out.iter().filter(|out| out.is_multicast() == to.is_multicast());
         assert!(alike.count() <= usize::from(LOOKUPS));
@@ -205,8 +230,14 @@ impl World {
     fn answer(&mut self, n: u8, answer: Result<u32, LookupError>) {
         let to = Self::address(n);
         if self.out.remove(&to) {
-            let result =
-                answer.map(|number| Resolution { handle: way(number), refresh: None, followed: None });
+            let follows = self.follows.remove(&to);
+            let result = answer.map(|number| match follows {
+                Some((known, followed)) => {
+                    let refresh = Some(Duration::from_secs(30));
+                    Resolution { handle: way(known.0.0), refresh, followed: Some(followed) }
+                }
+                None => Resolution { handle: way(number), refresh: None, followed: None },
+            });
             self.event(Event::LookedUp(to, result));
         }
     }
@@ -217,7 +248,7 @@ impl World {
 
     fn apply(&mut self, step: Step) {
         match step {
-            Step::Send(n) => self.send(Self::address(n)),
+            Step::Send(n, cause, known) => self.send(Self::address(n), cause.of(known)),
             Step::Ask(n) => {
                 self.machine.ask(self.now, Self::address(n));
             }
@@ -225,7 +256,10 @@ impl World {
             Step::Invalidate(severity) => self.event(Event::Invalidate(severity)),
             Step::Forget(n) => self.event(Event::Forget(Self::address(n))),
             Step::ForgetGroups => self.event(Event::ForgetGroups),
-            Step::Gid(n) => self.event(Event::GidChanged(peer(n).gid())),
+            Step::Gid(n) => self.event(Event::GidChanged(Self::address(n).gid())),
+            Step::Evict(most) => {
+                self.machine.evict_idle(most);
+            }
             Step::Sleep(seconds) => {
                 self.now = self.now + Duration::from_secs(seconds);
                 self.machine.handle_timeout(self.now);
@@ -238,11 +272,31 @@ impl World {
             Step::Complete(queue, sends) => self.complete(queue, sends),
         }
         assert!(self.machine.len() <= ADDRESSES && self.machine.packets_held() <= PACKETS);
+        assert!(
+            self.machine.answers_held() <= 2,
+            "a quarter of the room is one packet, for strangers and newcomers each"
+        );
+        self.check_siblings();
         assert_eq!(self.machine.packets_held(), self.inside.len());
         assert_eq!(self.machine.lookups_in_flight(), self.out.len());
         assert!(
             self.machine.poll_timeout().is_none_or(|t| t >= self.now || matches!(self.now, Instant::ZERO))
         );
+    }
+
+    /// Each GID has as many addresses as its first one says.
+    fn check_siblings(&self) {
+        let mut from = 0;
+        let mut by_gid = BTreeMap::new();
+        while let Some((at, id)) = self.machine.table.next_from(from) {
+            let gid = self.machine.table.key(id).expect("an address").gid();
+            by_gid.entry(gid.to_bytes()).or_insert((gid, 0)).1 += 1;
+            from = at + 1;
+        }
+        for (gid, count) in by_gid.into_values() {
+            let first = self.machine.first_of(gid).and_then(|id| self.machine.table.get(id));
+            assert_eq!(first.map(|path| path.siblings), Some(count), "{gid:?}");
+        }
     }
 
     /// Everything that a queue remembers and would use is what the machine knows: the handle itself, not one like it.
@@ -285,6 +339,7 @@ impl World {
                 }
             }
             let Some(to) = self.out.pop_first() else { return };
+            self.follows.remove(&to);
             self.event(Event::LookedUp(to, ok(99)));
         }
     }
@@ -307,7 +362,7 @@ proptest! {
         world.now = world.now + Duration::from_secs(31);
         for n in 0..9 {
             let to = World::address(n);
-            world.send(to);
+            world.send(to, Cause::Own.of(true));
             world.heal();
             prop_assert!(matches!(submit(&mut world.machine, world.now, to, u32::MAX), Submitted::Ready(u32::MAX, _)));
         }

