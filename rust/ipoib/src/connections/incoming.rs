@@ -14,6 +14,7 @@
 
 mod peer;
 mod room;
+mod tally;
 
 use core::ops::DerefMut;
 use core::time::Duration;
@@ -27,6 +28,8 @@ pub use peer::Peer;
 use peer::{Accepted, Look, State, Up};
 use room::Asker;
 pub use room::LidCheck;
+pub use tally::PortSlot;
+use tally::Tally;
 
 /// Room for one neighbour.
 pub type IncomingSlot = Slot<LinkAddr, Peer, LISTS>;
@@ -49,9 +52,6 @@ const STANDS_WITHIN: Duration = Duration::from_secs(2);
 pub struct IncomingConfig {
     /// Connections, those that drain among them.
     pub most: u32,
-    /// Those of one port with identities that the link does not send to: who asks says himself which queue pair he has. Those whose LID the SA has for their
-    /// GID, and others, are counted apart.
-    pub each_port: u32,
     /// A neighbour that opened a connection and did not go on with it has so long.
     pub offer: Duration,
     /// Where there is no room, one on which nothing has come for so long is dismissed.
@@ -60,7 +60,7 @@ pub struct IncomingConfig {
 
 impl Default for IncomingConfig {
     fn default() -> Self {
-        Self { most: 1_536, each_port: 8, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
+        Self { most: 1_536, offer: Duration::from_secs(30), idle: Duration::from_secs(10) }
     }
 }
 
@@ -85,18 +85,31 @@ pub enum IncomingAction {
 
 /// The machine: neighbours in slots of its creator's.
 #[derive(Debug)]
-pub struct Incoming<S> {
+pub struct Incoming<S, P> {
     config: IncomingConfig,
     peers: Table<LinkAddr, Peer, S, LISTS>,
-    held: u32,
+    tally: Tally<P>,
+    /// Where the next look for one that can go begins.
+    next_look: usize,
     number: u64,
     runs: bool,
 }
 
-impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
-    /// A link that is stopped.
-    pub fn new(config: IncomingConfig, peers: S, seed: u64) -> Self {
-        Self { config, peers: Table::new(peers, seed), held: 0, number: 0, runs: false }
+impl<S: DerefMut<Target = [IncomingSlot]>, P: DerefMut<Target = [PortSlot]>> Incoming<S, P> {
+    /// A link that is stopped. There are to be as many places for neighbours and for ports as there may be connections.
+    pub fn new(config: IncomingConfig, peers: S, ports: P, seed: u64) -> Self {
+        let (peers, tally) = (Table::new(peers, seed), Tally::new(ports, seed));
+        Self { config, peers, tally, next_look: 0, number: 0, runs: false }
+    }
+
+    /// Changes what a neighbour has. The only place where that changes: the counts follow.
+    fn edit<R>(&mut self, id: Id, change: impl FnOnce(&mut Peer) -> R) -> Option<R> {
+        let identity = self.peers.key(id)?;
+        let peer = self.peers.get_mut(id)?;
+        peer.all().for_each(|one| self.tally.take(id, identity, one));
+        let changed = change(peer);
+        peer.all().for_each(|one| self.tally.add(id, identity, one));
+        Some(changed)
     }
 
     /// The link runs.
@@ -105,8 +118,8 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     }
 
     /// Connections, those that drain among them.
-    pub const fn held(&self) -> u32 {
-        self.held
+    pub fn held(&self) -> u32 {
+        self.tally.all().held
     }
 
     /// A neighbour asks for a connection, and wants acknowledgements at the port with this base LID; what it says of itself was checked
@@ -136,10 +149,10 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         let place = self.place(id, &asker, &check, now).ok_or(Refusal::NoRoom)?;
         self.number += 1;
         let number = self.number;
-        let entry = self.peers.get_mut(id).ok_or(Refusal::NoRoom)?;
         let state = State::Offered { since: now };
-        entry.connections[place] = Some(Accepted { number, lid, check: asker.check, state });
-        self.held += 1;
+        let one = Accepted { number, lid, check: asker.check, state };
+        self.edit(id, |entry| entry.connections[place] = Some(one)).ok_or(Refusal::NoRoom)?;
+        let entry = self.peers.get(id).ok_or(Refusal::NoRoom)?;
         if entry.all().filter(|one| one.is_live()).count() > LIVE {
             // Anybody can ask with a neighbour's identity: what is only offered ends nothing that stands.
             self.dismiss_oldest(id, |one| one.number != number && matches!(one.state, State::Offered { .. }));
@@ -202,23 +215,21 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
 
     fn change(&mut self, connection: Connection, change: impl FnOnce(&mut Accepted)) {
         let Some(id) = self.peers.find(&connection.peer) else { return };
-        let Some(entry) = self.peers.get_mut(id) else { return };
-        if let Some(one) = entry.all_mut().find(|one| one.number == connection.number) {
-            change(one);
-        }
+        self.edit(id, |entry| entry.all_mut().find(|one| one.number == connection.number).map(change));
         self.arm(id);
     }
 
     /// Nothing of it is left.
     pub fn drained(&mut self, connection: Connection) {
         let Some(id) = self.peers.find(&connection.peer) else { return };
-        let Some(entry) = self.peers.get_mut(id) else { return };
         let is_it = |place: &&mut Option<Accepted>| place.is_some_and(|one| one.number == connection.number);
-        if let Some(place) = entry.connections.iter_mut().find(is_it) {
-            *place = None;
-            self.held -= 1;
-        }
-        if entry.connections.iter().all(Option::is_none) {
+        let is_empty = self.edit(id, |entry| {
+            if let Some(place) = entry.connections.iter_mut().find(is_it) {
+                *place = None;
+            }
+            entry.connections.iter().all(Option::is_none)
+        });
+        if is_empty == Some(true) {
             self.peers.remove(id);
         }
     }
@@ -228,10 +239,11 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         self.runs = false;
         let mut from = 0;
         while let Some((place, id)) = self.peers.next_from(from) {
-            let Some(entry) = self.peers.get_mut(id) else { return };
-            for one in entry.all_mut().filter(|one| one.is_live()) {
-                one.state = State::Draining { told: false };
-            }
+            self.edit(id, |entry| {
+                for one in entry.all_mut().filter(|one| one.is_live()) {
+                    one.state = State::Draining { told: false };
+                }
+            });
             self.peers.push_back(DUE, id);
             self.arm(id);
             from = place + 1;
@@ -254,43 +266,48 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
     /// The next thing to do, if there is one.
     pub fn poll_action(&mut self, now: Instant) -> Option<IncomingAction> {
         while let Some(id) = self.peers.pop_due(now) {
-            let Some(entry) = self.peers.get_mut(id) else { continue };
-            for one in entry.all_mut() {
-                match &mut one.state {
-                    State::Offered { since } if *since + self.config.offer <= now => {
-                        one.state = State::Draining { told: false };
-                    }
-                    _ => {}
+            let offer = self.config.offer;
+            self.edit(id, |entry| {
+                for one in entry.all_mut().filter(|one| one.is_stale(offer, now)) {
+                    one.state = State::Draining { told: false };
                 }
-            }
+            });
             self.peers.push_back(DUE, id);
         }
         loop {
             let id = self.peers.front(DUE)?;
             let peer = self.peers.key(id)?;
-            let entry = self.peers.get_mut(id)?;
-            for one in entry.all_mut() {
-                let connection = Connection { peer, number: one.number };
-                match &mut one.state {
-                    State::Draining { told } if !*told => {
-                        *told = true;
-                        return Some(IncomingAction::Dismiss(connection));
-                    }
-                    State::Up(Up { look, .. }) => {
-                        if let Look::Due { at, again } = *look
-                            && at <= now
-                        {
-                            *look = Look::Out { again };
-                            return Some(IncomingAction::Look(connection));
-                        }
-                    }
-                    _ => {}
-                }
+            let action = self.edit(id, |entry| next_action(entry, peer, now))?;
+            if action.is_some() {
+                return action;
             }
             self.peers.unlist(DUE, id);
             self.arm(id);
         }
     }
+}
+
+/// What the link does next about a neighbour.
+fn next_action(entry: &mut Peer, peer: LinkAddr, now: Instant) -> Option<IncomingAction> {
+    for one in entry.all_mut() {
+        let connection = Connection { peer, number: one.number };
+        match &mut one.state {
+            State::Draining { told } if !*told => {
+                *told = true;
+                return Some(IncomingAction::Dismiss(connection));
+            }
+            State::Up(Up { look, .. }) => {
+                if let Look::Due { at, again } = *look
+                    && at <= now
+                {
+                    *look = Look::Out { again };
+                    return Some(IncomingAction::Look(connection));
+                }
+            }
+            _ => {}
+        }
+    }
+    None
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ mod waiting;
 
 use crate::addr::LinkAddr;
 
-pub use incoming::{Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, Refusal};
+pub use incoming::{Incoming, IncomingAction, IncomingConfig, IncomingSlot, LidCheck, PortSlot, Refusal};
 pub use outgoing::{Action, Channel, OpenError, Outgoing, OutgoingConfig, OutgoingSlot, Submitted, TooBig};
 pub use private_data::{LONGEST_MESSAGE, PrivateData, PrivateDataError, Service};
 pub use request::{AnswerTime, ConnectRequest, LONG_ANSWER, Wrong, closing_takes};

@@ -26,7 +26,7 @@ mod work;
 use core::time::Duration;
 
 use ibtf::{ChannelId, Hca, RcChannel, Reply, Session, Srq};
-use ipoib::connections::{Connection, Incoming, IncomingConfig, IncomingSlot, LidCheck, Refusal};
+use ipoib::connections::{Connection, Incoming, IncomingConfig, IncomingSlot, LidCheck, PortSlot, Refusal};
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
 use kernel::{KArc, KBox, KVec, MayBlock};
@@ -59,7 +59,7 @@ const UNUSED: Duration = Duration::from_secs(60);
 
 /// The connections, under the machines' lock.
 pub(crate) struct IncomingConnections {
-    machine: Incoming<KVec<IncomingSlot>>,
+    machine: Incoming<KVec<IncomingSlot>, KVec<PortSlot>>,
     runs: bool,
     /// Where the P_Key was when the link came up last, and since when it has been there.
     pkey: Option<(u16, Instant)>,
@@ -125,8 +125,9 @@ impl IncomingConnections {
     pub(crate) fn new(seed: u64, may_block: &MayBlock) -> Self {
         let config = IncomingConfig::default();
         let slots = KVec::from_fn_waiting(config.most as usize, may_block, |_| IncomingSlot::default());
+        let ports = KVec::from_fn_waiting(config.most as usize, may_block, |_| PortSlot::default());
         Self {
-            machine: Incoming::new(config, slots, seed),
+            machine: Incoming::new(config, slots, ports, seed),
             runs: false,
             pkey: None,
             connections: List::new(),

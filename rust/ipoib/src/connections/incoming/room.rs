@@ -16,14 +16,20 @@
 //! - What else is in use gives way to nobody: where there is no room, connections are looked at, and one on which nothing has come for a while is
 //!   dismissed. Nothing but the number of the packet that is due says whether something comes: they all share a receive queue.
 //! - One at a time: nobody gives way while one that was dismissed drains, or once there is room.
+//! - A REQ costs no walk through all of them: they are counted ([`super::tally`]), and a few are looked at, the next ones at the next REQ.
 
 use core::ops::DerefMut;
 
 use super::peer::{Accepted, State, Want};
-use super::{DUE, EACH, Incoming, IncomingSlot, LIVE, LOOKS, RECENT, STANDS_WITHIN};
-use crate::addr::{Gid, LinkAddr};
+use super::tally::{Count, EACH_PORT, Port};
+use super::{DUE, EACH, Incoming, IncomingSlot, LIVE, LOOKS, PortSlot, RECENT, STANDS_WITHIN};
+use crate::addr::LinkAddr;
 use crate::table::Id;
 use crate::time::Instant;
+
+/// Neighbours that are looked at for one that is less, at a REQ, and places of the table that are looked through for one of them.
+const LOOKS_FOR_LESS: usize = 16;
+const PLACES_FOR_LESS: usize = 16;
 
 /// What speaks for an identity and a LID: each is more than those before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,55 +62,6 @@ impl Asker {
     }
 }
 
-/// Connections that have eight places together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Port {
-    /// Those of somebody known: an identity has fewer.
-    Known(LinkAddr),
-    /// Those that match, in other identities of this GID.
-    Of(Gid),
-    /// Those that do not, at this LID.
-    At(u16),
-}
-
-impl Port {
-    fn new(identity: LinkAddr, lid: u16, check: LidCheck) -> Self {
-        match check {
-            LidCheck::Known => Self::Known(identity),
-            LidCheck::Matches => Self::Of(identity.gid()),
-            LidCheck::Unknown | LidCheck::Differs => Self::At(lid),
-        }
-    }
-}
-
-/// What is there, all told.
-#[derive(Clone, Copy, Debug, Default)]
-struct Count {
-    held: u32,
-    draining: u32,
-}
-
-impl Count {
-    fn add(&mut self, one: &Accepted) {
-        self.held += 1;
-        self.draining += u32::from(one.is_draining());
-    }
-
-    /// Nobody has to give way where somebody goes already.
-    fn is_short(&self, most: u32) -> bool {
-        self.held >= most && self.draining == 0
-    }
-}
-
-/// The same, of a connection or of who asks for one.
-#[derive(Debug, Default)]
-struct Survey {
-    all: Count,
-    of_port: Count,
-    /// Those that are looked at because room is short everywhere.
-    marked: u32,
-}
-
 /// Where room is short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Short {
@@ -112,38 +69,7 @@ pub(super) enum Short {
     OfPort,
 }
 
-/// Which connections of a neighbour are counted with a port.
-fn of_port<S: DerefMut<Target = [IncomingSlot]>>(
-    incoming: &Incoming<S>,
-    id: Id,
-    port: Port,
-) -> impl Fn(&Accepted) -> bool + use<S> {
-    let identity = incoming.peers.key(id);
-    move |one| identity.map(|identity| Port::new(identity, one.lid, one.check)) == Some(port)
-}
-
-impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
-    /// A walk over all: their number is bounded.
-    fn survey(&self, port: Port) -> Survey {
-        let mut survey = Survey::default();
-        let mut from = 0;
-        while let Some((place, id)) = self.peers.next_from(from) {
-            from = place + 1;
-            for one in self.peers.get(id).into_iter().flat_map(|peer| peer.all()) {
-                survey.all.add(one);
-                if self.port_of(id, one) == Some(port) {
-                    survey.of_port.add(one);
-                }
-                survey.marked += u32::from(one.is_marked_everywhere());
-            }
-        }
-        survey
-    }
-
-    fn port_of(&self, id: Id, one: &Accepted) -> Option<Port> {
-        Some(Port::new(self.peers.key(id)?, one.lid, one.check))
-    }
-
+impl<S: DerefMut<Target = [IncomingSlot]>, P: DerefMut<Target = [PortSlot]>> Incoming<S, P> {
     /// How many may be there before one like this comes: the last quarter is not for everybody.
     const fn most(&self, check: LidCheck) -> u32 {
         let most = self.config.most;
@@ -161,10 +87,9 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         check: &impl Fn(&LinkAddr, u16) -> LidCheck,
         now: Instant,
     ) -> bool {
-        let survey = self.survey(asker.port());
-        let (all, of_port) = (&survey.all, &survey.of_port);
+        let (all, of_port) = (self.tally.all(), self.tally.of_port(&asker.port()));
         let full = all.held >= self.most(asker.check);
-        let port_is_full = of_port.held >= self.config.each_port;
+        let port_is_full = of_port.held >= EACH_PORT as u32;
         let draining = if port_is_full { of_port.draining } else { all.draining };
         let short = match (port_is_full, full) {
             (true, _) => Short::OfPort,
@@ -172,7 +97,7 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
             (false, false) => return true,
         };
         if draining == 0 && asker.check != LidCheck::Differs {
-            let may_look = survey.marked < LOOKS as u32;
+            let may_look = self.tally.marked() < LOOKS as u32;
             self.make_room(short, may_look, asker, check, now);
         }
         false
@@ -190,18 +115,23 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         if short == Short::OfPort {
             // Eight at most, so they are looked at however many are looked at elsewhere.
             let port = asker.port();
-            let goes = self.any(|this, id| this.goes_at_once(id, of_port(this, id, port), asker, check, now));
-            if !goes {
-                self.any(|this, id| {
-                    this.look_at(id, of_port(this, id, port), Want::Place, now);
-                    false
-                });
+            let members = self.tally.members(&port);
+            let of_port = |this: &Self, id| {
+                let identity = this.peers.key(id);
+                move |one: &Accepted| {
+                    identity.is_some_and(|identity| Port::new(identity, one.lid, one.check) == port)
+                }
+            };
+            let goes = |id| self.goes_at_once(id, of_port(self, id), asker, check, now);
+            if !members.all().any(goes) {
+                for id in members.all() {
+                    self.look_at(id, of_port(self, id), Want::Place, now);
+                }
             }
             return;
         }
         // Wherever it stands. Nobody else is asked until it is gone.
-        let less = |this: &mut Self, id| this.goes_at_once(id, |_| true, asker, check, now);
-        if asker.matches() && self.any(less) {
+        if asker.matches() && self.less_goes_at_once(asker, check, now) {
             return;
         }
         let below = |one: &Accepted| one.check <= asker.check;
@@ -216,11 +146,22 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
         }
     }
 
-    fn any(&mut self, mut of: impl FnMut(&mut Self, Id) -> bool) -> bool {
-        let mut from = 0;
-        while let Some((place, id)) = self.peers.next_from(from) {
-            from = place + 1;
-            if of(self, id) {
+    /// Some neighbours are looked at, the next ones when somebody asks again: one of them loses one that never was as much as who asks.
+    fn less_goes_at_once(
+        &mut self,
+        asker: &Asker,
+        check: &impl Fn(&LinkAddr, u16) -> LidCheck,
+        now: Instant,
+    ) -> bool {
+        for _ in 0..LOOKS_FOR_LESS {
+            let next = self.peers.next_until(self.next_look, self.next_look + PLACES_FOR_LESS);
+            let Some((place, id)) = next else {
+                let end = self.next_look + PLACES_FOR_LESS;
+                self.next_look = if end < self.peers.capacity() { end } else { 0 };
+                continue;
+            };
+            self.next_look = place + 1;
+            if self.goes_at_once(id, |_| true, asker, check, now) {
                 return true;
             }
         }
@@ -290,43 +231,54 @@ impl<S: DerefMut<Target = [IncomingSlot]>> Incoming<S> {
 
     /// Of what a neighbour has standing some is looked at. False if nothing is.
     fn look_at(&mut self, id: Id, of_it: impl Fn(&Accepted) -> bool, want: Want, now: Instant) -> bool {
-        let Some(peer) = self.peers.get_mut(id) else { return false };
-        let mut some = false;
-        for one in peer.all_mut().filter(|one| of_it(one)) {
-            if let State::Up(up) = &mut one.state {
-                some |= up.want_look(want, now);
-            }
+        let is_it = |one: &Accepted| one.is_up() && of_it(one);
+        if !self.peers.get(id).is_some_and(|peer| peer.all().any(is_it)) {
+            return false;
         }
+        let some = self.edit(id, |peer| {
+            let mut some = false;
+            for one in peer.all_mut().filter(|one| of_it(one)) {
+                if let State::Up(up) = &mut one.state {
+                    some |= up.want_look(want, now);
+                }
+            }
+            some
+        });
         self.arm(id);
-        some
+        some == Some(true)
     }
 
     /// Whether somebody would get room if this one went, and nobody else goes.
     pub(super) fn is_short_of(&self, id: Id, one: &Accepted) -> bool {
         let mut own = Count::default();
         self.peers.get(id).into_iter().flat_map(|peer| peer.all()).for_each(|one| own.add(one));
-        let of_port = |survey: &Survey| survey.of_port.is_short(self.config.each_port);
-        let survey = self.port_of(id, one).map(|port| self.survey(port)).unwrap_or_default();
-        survey.all.is_short(self.most(one.check)) || of_port(&survey) || own.is_short(EACH as u32)
+        let port = self.peers.key(id).map(|identity| Port::new(identity, one.lid, one.check));
+        let of_port = port.map_or(Count::default(), |port| self.tally.of_port(&port));
+        self.tally.all().is_short(self.most(one.check))
+            || of_port.is_short(EACH_PORT as u32)
+            || own.is_short(EACH as u32)
     }
 
     /// Nobody needs its place any more.
     pub(super) fn spare(&mut self, id: Id, number: u64) {
-        let Some(peer) = self.peers.get_mut(id) else { return };
-        let one_too_many = peer.standing() > LIVE;
-        if let Some(State::Up(up)) = peer.all_mut().find(|one| one.number == number).map(|one| &mut one.state)
-        {
-            up.spare(one_too_many);
-        }
+        self.edit(id, |peer| {
+            let one_too_many = peer.standing() > LIVE;
+            let one = peer.all_mut().find(|one| one.number == number);
+            if let Some(State::Up(up)) = one.map(|one| &mut one.state) {
+                up.spare(one_too_many);
+            }
+        });
         self.arm(id);
     }
 
     pub(super) fn dismiss_oldest(&mut self, id: Id, of: impl Fn(&Accepted) -> bool) -> bool {
-        let Some(peer) = self.peers.get_mut(id) else { return false };
-        let Some(oldest) = peer.all_mut().filter(|one| of(one)).min_by_key(|one| one.number) else {
-            return false;
-        };
-        oldest.state = State::Draining { told: false };
+        let peer = self.peers.get(id);
+        let oldest = peer.and_then(|peer| peer.all().filter(|one| of(one)).min_by_key(|one| one.number));
+        let Some(number) = oldest.map(|oldest| oldest.number) else { return false };
+        self.edit(id, |peer| {
+            let goes = peer.all_mut().filter(|one| one.number == number);
+            goes.for_each(|one| one.state = State::Draining { told: false });
+        });
         self.peers.push_back(DUE, id);
         true
     }

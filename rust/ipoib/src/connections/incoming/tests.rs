@@ -4,11 +4,14 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 
-type Machine = Incoming<Vec<IncomingSlot>>;
+mod counts;
+
+type Machine = Incoming<Vec<IncomingSlot>, Vec<PortSlot>>;
 
 fn machine(most: u32, peers: usize) -> Machine {
     let config = IncomingConfig { most, ..IncomingConfig::default() };
-    let mut machine = Incoming::new(config, (0..peers).map(|_| IncomingSlot::default()).collect(), 3);
+    let ports = (0..most).map(|_| PortSlot::default()).collect();
+    let mut machine = Incoming::new(config, (0..peers).map(|_| IncomingSlot::default()).collect(), ports, 3);
     machine.run();
     machine
 }
@@ -545,6 +548,7 @@ proptest! {
                 prop_assert!(told.insert(number), "{number} is dismissed again");
             }
             prop_assert_eq!(machine.held() as usize, known.len());
+            counts::check(&machine);
             prop_assert!(known.len() <= 5);
             let mut each = BTreeMap::new();
             known.iter().for_each(|one| *each.entry(one.peer).or_insert(0) += 1);
