@@ -65,6 +65,7 @@
 #include <sys/pattr.h>
 #include <sys/policy.h>
 #include <sys/proc.h>
+#include <sys/random.h>
 #include <sys/rwlock.h>
 #include <sys/semaphore.h>
 #include <sys/stream.h>

@@ -34,7 +34,13 @@ fn now() -> Instant {
     Instant::from_nanos(kernel::time::Instant::now().as_nanos())
 }
 
-/// The same, as the kernel knows it.
+/// A number that no other host can guess, for what is kept by a hash and for keys. **May block.** Without the kernel's generator it is a
+/// number that another host could guess with some effort.
+fn secret() -> u64 {
+    kernel::random::number().unwrap_or_else(|| now().as_nanos().wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// The time, as the kernel knows it.
 fn kernel_instant(instant: Instant) -> kernel::time::Instant {
     kernel::time::Instant::from_nanos(instant.as_nanos())
 }

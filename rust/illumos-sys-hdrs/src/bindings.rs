@@ -12111,6 +12111,7 @@ unsafe extern "C" {
     ) -> *mut kthread_t;
     pub fn thread_join(arg1: kt_did_t);
     pub fn thread_exit() -> !;
+    pub fn random_get_pseudo_bytes(arg1: *mut u8, arg2: usize) -> ::core::ffi::c_int;
     pub fn rw_destroy(arg1: *mut krwlock_t);
     pub fn rw_downgrade(arg1: *mut krwlock_t);
     pub fn rw_enter(arg1: *mut krwlock_t, arg2: krw_t);

@@ -281,8 +281,8 @@ impl AddrWords {
         self.address().cast()
     }
 
-    /// A number that depends on all of it, and on a key that nobody outside knows: hosts of a cluster share the queue pair number,
-    /// groups most of the GID.
+    /// A number that depends on all of it and on a secret key: hosts of a cluster share the queue pair number, groups most of the GID. No
+    /// address has the same one whatever the key: the key is in both factors.
     #[inline]
     pub fn hash(self, key: u64) -> u64 {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -290,8 +290,8 @@ impl AddrWords {
             let product = u128::from(a) * u128::from(b);
             (product >> 64) as u64 ^ product as u64
         };
-        let hash = mix(self.first ^ key, self.middle ^ ODD);
-        mix(hash ^ u64::from(self.last), ODD)
+        let hash = mix(self.first ^ key, self.middle ^ key.rotate_left(32));
+        mix(hash ^ u64::from(self.last) ^ key, ODD)
     }
 }
 
@@ -474,6 +474,15 @@ mod tests {
             assert_eq!((words, words.address(), words.cast()), (address.words(), address, address.cast()));
         }
         assert_ne!(port.words().hash(1), group.words().hash(1));
+    }
+
+    /// One factor of the product was 0, so all of these had the hash of their last four bytes.
+    #[test]
+    fn no_address_collides_with_others_whatever_the_key() {
+        for key in [0x1234_5678_9abc_def0_u64, 1 << 40 | 9, u64::MAX / 3] {
+            let hash = |first| AddrWords { first, middle: 0x9e37_79b9_7f4a_7c15, last: 7 }.hash(key);
+            assert_eq!((0..1_000).map(hash).collect::<std::collections::BTreeSet<_>>().len(), 1_000);
+        }
     }
 
     #[test]

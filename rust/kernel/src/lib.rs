@@ -42,6 +42,7 @@ mod pages;
 #[cfg(target_os = "none")]
 mod panic;
 mod probe;
+pub mod random;
 pub mod softint;
 pub mod sync;
 pub mod taskq;

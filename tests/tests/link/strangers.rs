@@ -377,3 +377,17 @@ fn handles_that_run_out_come_back_to_who_needs_them() {
         });
     }
 }
+
+/// What hashes and Q_Keys that nobody is to know began with was the time since boot.
+#[test]
+fn secrets_come_from_the_kernels_generator() {
+    Setup { seeds: 1, ..Setup::default() }.run(|bench| {
+        assert_eq!(bench.alpha.calls("random_get_pseudo_bytes"), 1, "for the tables of the link");
+        let (_alpha, _) = bench.alpha.open_up(PLAIN);
+        assert_eq!(
+            bench.alpha.calls("random_get_pseudo_bytes"),
+            2,
+            "for a queue pair that nobody may send to"
+        );
+    });
+}

@@ -408,11 +408,3 @@ fn log_exchange(name: &Name, what: Asked, gid: Gid, status: u32) {
         Asked::Query => log!(note, name, "SA: groups like {gid:?}: {status}"),
     }
 }
-
-/// Keys hashes and jitter: something that differs between links and starts; not a secret, only not known in advance outside the host.
-pub(super) fn seed(node: &Node, pkey: PKey) -> u64 {
-    let time = Instant::now().as_nanos();
-    let mut seed = time ^ node.port_guid.get().rotate_left(17) ^ u64::from(pkey.get()) << 48;
-    seed = (seed ^ seed >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    seed ^ seed >> 29
-}

@@ -89,9 +89,9 @@ use crate::adapter::Held;
 use crate::counters::{Counters, counters};
 use crate::node::Node;
 use crate::sa_pool::SaPool;
+use crate::secret;
 
 pub(crate) use lifecycle::Link;
-use lifecycle::seed;
 pub(crate) use provider::Provider;
 pub(crate) use sa_calls::Call;
 pub(crate) use settings::MOST_PATH_LOOKUPS;
@@ -226,7 +226,7 @@ impl Shared {
         may_block: &MayBlock,
     ) -> KArc<Self> {
         let Name { node, pkey, .. } = *name;
-        let seed = seed(&node, pkey);
+        let seed = secret();
         let counters = Counters::of(number, rings.transmit, may_block);
         let denial_epoch = KArc::new_waiting(DenialEpoch::new(), may_block);
         let control = new_control(pkey, denial_epoch.clone(), seed, may_block);

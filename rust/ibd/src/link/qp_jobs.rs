@@ -35,7 +35,7 @@ fn with_parts(shared: &Shared, ticket: Ticket, work: impl FnOnce(&Pd, &BuildCont
 #[inline(never)]
 pub(crate) fn make(shared: &KArc<Shared>, ticket: Ticket, pkey_index: u16, may_block: &MayBlock) {
     with_parts(shared, ticket, |_, parts| {
-        match pairs(shared, parts, ticket, pkey_index, |generation| QpKeys::closed(pkey_index, generation)) {
+        match pairs(shared, parts, ticket, QpKeys::closed(pkey_index)) {
             Ok(Some(mut handles)) => {
                 // Before the link has its address, which says so.
                 listen(shared, &mut handles, may_block);
@@ -57,17 +57,16 @@ fn pairs(
     shared: &Shared,
     parts: &BuildContext<'_>,
     ticket: Ticket,
-    pkey_index: u16,
-    keys: impl FnOnce(Generation) -> QpKeys,
+    keys: QpKeys,
 ) -> Result<Option<QueuePairHandles>, Status> {
     let mut control = shared.control.lock();
-    if let Some(pairs) = control.queue_pairs.as_ref().filter(|pairs| pairs.are_of_use_at(pkey_index)) {
+    if let Some(pairs) = control.queue_pairs.as_ref().filter(|pairs| pairs.are_of_use_at(keys.pkey_index)) {
         return Ok(Some(pairs.handles()?));
     }
     let generation = control.link.draw();
     drop(control);
     free(shared, generation);
-    let made = QueuePairs::new(parts, keys(generation), generation)?;
+    let made = QueuePairs::new(parts, keys, generation)?;
     shared.counters.history.made.increment();
     let handles = made.handles()?;
     let mut control = shared.control.lock();
@@ -93,7 +92,7 @@ pub(crate) fn build(
     may_block: &MayBlock,
 ) {
     let keys = QpKeys { pkey_index: standing.plan.pkey_index, qkey: standing.plan.qkey };
-    with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, keys.pkey_index, |_| keys) {
+    with_parts(shared, ticket, |_, parts| match pairs(shared, parts, ticket, keys) {
         Ok(Some(mut handles)) => {
             listen(shared, &mut handles, may_block);
             if handles.abilities().connected {

@@ -18,7 +18,7 @@ use super::receive::{ReceiveConfig, Receiver};
 use super::settings::{Key, Moderation, Settings};
 use super::traffic::BuildContext;
 use super::transmit::Abilities;
-use crate::now;
+use crate::secret;
 
 /// Pieces of a large send that is sent from where it is: as many as fit the longest request of a ConnectX. 64 KiB are 16 pages, and one
 /// more for each write of an application's that begins within a page.
@@ -57,12 +57,9 @@ pub(crate) struct QpKeys {
 }
 
 impl QpKeys {
-    /// Where nobody can send to. The upper bit keeps out every sender without privileges, wherever it is; the rest is not a secret,
-    /// only not known outside this host.
-    pub(crate) fn closed(pkey_index: u16, generation: Generation) -> Self {
-        let time = now().as_nanos().wrapping_add(generation.number() << 40);
-        let mixed = (time ^ time >> 31).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { pkey_index, qkey: QKey::new(1 << 31 | (mixed >> 33) as u32) }
+    /// Of a queue pair that no host can send to: the upper bit keeps out every sender without privileges, and the rest is a secret.
+    pub(crate) fn closed(pkey_index: u16) -> Self {
+        Self { pkey_index, qkey: QKey::new(1 << 31 | secret() as u32) }
     }
 }
 

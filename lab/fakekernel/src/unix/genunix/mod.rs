@@ -21,6 +21,7 @@ mod number;
 mod origin;
 mod plain;
 mod print;
+mod random;
 mod shadow;
 mod stream;
 mod string;
@@ -54,6 +55,7 @@ pub struct Genunix {
     pub(crate) console: console::Log,
     pub(crate) users: user::Users,
     pub(crate) creds: cred::Creds,
+    pub(crate) random: random::Random,
 }
 
 impl Genunix {
@@ -69,6 +71,7 @@ impl Genunix {
             console: console::Log::new(),
             users: user::Users::new(),
             creds: cred::Creds::new(),
+            random: random::Random::default(),
         }
     }
 }
@@ -80,7 +83,8 @@ pub(crate) fn plain(name: &str) -> Option<usize> {
 
 /// Lists everything here with the host's kernel modules.
 pub(crate) fn provide(kernel: &Kernel) {
-    let unix = [atomics::exports(), memory::unix(), string::unix(), number::unix(), print::unix()];
+    let unix =
+        [atomics::exports(), memory::unix(), string::unix(), number::unix(), print::unix(), random::unix()];
     kernel.provide("unix", "unix", unix.concat());
     let genunix = [
         kmem::exports(),

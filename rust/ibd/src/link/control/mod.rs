@@ -62,6 +62,8 @@ pub(crate) type Addresses = Paths<
     KArc<paths::DenialEpoch>,
 >;
 
+type Known = Acquaintances<KVec<AcquaintanceSlot>, KVec<AskedSlot>>;
+
 /// What the control thread does next, without the lock.
 pub(crate) enum Effect {
     /// Something the link's worker has to do.
@@ -106,9 +108,9 @@ pub(crate) struct Control {
     pub(crate) link: KBox<Link<McgInfo>>,
     pub(crate) paths: KBox<Addresses>,
     pub(crate) groups: KBox<Memberships>,
-    pub(crate) neighbours: Neighbours<KVec<NeighbourSlot>>,
+    pub(crate) neighbours: KBox<Neighbours<KVec<NeighbourSlot>>>,
     /// Which of them have spoken for themselves.
-    pub(crate) acquaintances: Acquaintances<KVec<AcquaintanceSlot>, KVec<AskedSlot>>,
+    pub(crate) acquaintances: KBox<Known>,
     pub(in crate::link) questions: Questions,
     /// The queue pairs, from the first one that is made to the stop.
     pub(in crate::link) queue_pairs: Option<QueuePairs>,
@@ -168,12 +170,11 @@ impl Control {
         seed: u64,
         may_block: &MayBlock,
     ) -> Self {
-        let neighbours = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| NeighbourSlot::default());
         Self {
             link: new_link(pkey, seed, may_block),
             paths: new_paths(denial_epoch, seed, may_block),
             groups: new_groups(seed, may_block),
-            neighbours: Neighbours::new(neighbours, seed),
+            neighbours: new_neighbours(seed, may_block),
             acquaintances: new_acquaintances(seed, may_block),
             questions: Questions::new(may_block),
             queue_pairs: None,
@@ -399,13 +400,16 @@ impl Control {
 }
 
 #[inline(never)]
-fn new_acquaintances(
-    seed: u64,
-    may_block: &MayBlock,
-) -> Acquaintances<KVec<AcquaintanceSlot>, KVec<AskedSlot>> {
+fn new_neighbours(seed: u64, may_block: &MayBlock) -> KBox<Neighbours<KVec<NeighbourSlot>>> {
+    let neighbours = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| NeighbourSlot::default());
+    KBox::new_waiting(Neighbours::new(neighbours, seed), may_block)
+}
+
+#[inline(never)]
+fn new_acquaintances(seed: u64, may_block: &MayBlock) -> KBox<Known> {
     let known = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| AcquaintanceSlot::default());
     let asked = KVec::from_fn_waiting(NEIGHBOURS, may_block, |_| AskedSlot::default());
-    Acquaintances::new(known, asked, seed)
+    KBox::new_waiting(Acquaintances::new(known, asked, seed), may_block)
 }
 
 #[inline(never)]

@@ -18,7 +18,7 @@ use crate::link::long_answers::LongAnswers;
 use crate::link::outgoing::OutgoingConnections;
 use crate::link::queue_pairs::QueuePairHandles;
 use crate::link::settings::Settings;
-use crate::{node, now, probes};
+use crate::{node, now, probes, secret};
 
 /// How long the removal of an adapter is held up by connections at most, beside [what closing them takes](connections::closing_takes): the communication
 /// manager repeats a DREQ that is not answered as often as the neighbour has asked for. And how often they are looked at.
@@ -112,7 +112,7 @@ fn begin(
     link: &Client,
     may_block: &MayBlock,
 ) -> Result<(Option<KBox<IncomingConnections>>, Client), Status> {
-    let seed = now().as_nanos();
+    let seed = secret();
     let known = shared.control.lock().incoming.is_some();
     let incoming = || KBox::new_waiting(IncomingConnections::new(seed, may_block), may_block);
     let incoming = (!known).then(incoming);
@@ -147,7 +147,7 @@ fn prepare_outgoing(shared: &Shared, settings: &Settings, may_block: &MayBlock) 
     if !settings.connected || shared.control.lock().incoming.as_ref().is_some_and(known) {
         return;
     }
-    let outgoing = OutgoingConnections::new(now().as_nanos(), may_block);
+    let outgoing = OutgoingConnections::new(secret(), may_block);
     if let Some(incoming) = &mut shared.control.lock().incoming {
         incoming.outgoing = Some(outgoing);
     }
