@@ -73,7 +73,13 @@ impl Search {
                 };
                 strategies::interleave(patience::give(scenario), seed, index)
             }
-            Self::Fabrics(sm) => patience::give(fabrics::generate(seed, index, sm)),
+            Self::Fabrics(sm) => {
+                let mut scenario = fabrics::generate(seed, index, sm);
+                if sm == SmKind::Embedded {
+                    readers::put(&mut scenario, seed, index);
+                }
+                patience::give(scenario)
+            }
         }
     }
 

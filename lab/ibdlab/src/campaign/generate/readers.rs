@@ -12,15 +12,15 @@ use crate::scenario::{Scenario, Step};
 
 /// Makes the draw another one than those of what happens.
 const APART: u64 = 0x5245_4144_4552_5331;
-/// Of so many schedules one has a reader.
+/// Of so many scenarios one has a reader.
 const ONE_IN: u32 = 4;
-/// Groups that IP of a host hears whatever happens: the broadcast group, all hosts and all nodes, two of solicited nodes, that of the
+/// Groups that IP of a host hears whatever happens, beside one for each address: the broadcast group, all hosts and all nodes, that of the
 /// background traffic, and one for each turn when all is to be well again.
-const ALWAYS: u32 = 7;
+const ALWAYS: u32 = 5;
 /// Places beside those.
 const SPARE: u32 = 2;
 
-/// One host of some schedules has a reader, from early in each timeline on.
+/// One host of some scenarios has a reader, from early in each timeline on; not one that eavesdrops in a step, which hears all there is.
 pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
     rng.set_stream(index);
@@ -29,8 +29,13 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
     }
     let number = rng.random_range(0..scenario.host.len());
     let name = scenario.host[number].get_ref().name.get_ref().clone();
-    let joins = joins(scenario, &name);
-    scenario.host[number].get_mut().groups = ALWAYS + joins + rng.random_range(0..=SPARE);
+    let eavesdrops = |step: &Step| matches!(step, Step::Eavesdrop(step) if *step.by.get_ref() == name);
+    if scenario.step.iter().any(|step| eavesdrops(step.get_ref())) {
+        return;
+    }
+    let addresses = scenario.host[number].get_ref().addresses.get_ref().len() as u32;
+    let wanted = ALWAYS + addresses + joins(scenario, &name) + groups_of_steps(scenario);
+    scenario.host[number].get_mut().groups = wanted + rng.random_range(0..=SPARE);
     for step in &mut scenario.step {
         let Step::Trouble(trouble) = step.get_mut() else { continue };
         let when = rng.random_range(0..=trouble.within_ms * 500);
@@ -38,6 +43,12 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
         trouble.event.push(TimedEvent::new(when, Event::Promiscuous(reader)));
         trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
     }
+}
+
+/// Steps in which hosts join a group, at most one each.
+fn groups_of_steps(scenario: &Scenario) -> u32 {
+    let joins = |step: &Step| matches!(step, Step::Multicast(_) | Step::Turns(_) | Step::Eavesdrop(_));
+    scenario.step.iter().filter(|step| joins(step.get_ref())).count() as u32
 }
 
 /// Groups that a host joins in its timelines.
