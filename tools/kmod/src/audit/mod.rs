@@ -8,6 +8,7 @@ mod code;
 mod exports;
 mod image;
 mod imports;
+mod panics;
 mod symbols;
 mod workspace;
 
@@ -19,6 +20,7 @@ use anyhow::{Context, Result};
 
 pub use code::MAX_FRAME;
 pub use exports::Exports;
+pub use panics::{Allowed, found as panics_of};
 pub use symbols::MAX_SYMBOLS;
 pub use workspace::{Package, check as workspace, dependency_rule, forbids_unsafe};
 
@@ -60,6 +62,8 @@ pub enum Rule {
     Imports,
     /// No allocation that aborts when memory is short.
     InfallibleAllocation,
+    /// Only the listed places can end in a Rust panic, and each of them still can.
+    Panics,
     /// All code can be decoded.
     Undecodable,
     /// No SSE, AVX, MMX or x87: the kernel saves none of that state.
@@ -101,6 +105,7 @@ impl Rule {
         Rule::FunctionName,
         Rule::Imports,
         Rule::InfallibleAllocation,
+        Rule::Panics,
         Rule::Undecodable,
         Rule::FloatingPoint,
         Rule::RedZone,
@@ -132,6 +137,7 @@ impl Rule {
             Rule::FunctionName => "function-name",
             Rule::Imports => "imports",
             Rule::InfallibleAllocation => "infallible-allocation",
+            Rule::Panics => "panics",
             Rule::Undecodable => "undecodable",
             Rule::FloatingPoint => "floating-point",
             Rule::RedZone => "red-zone",
@@ -231,9 +237,11 @@ pub fn object(image: &[u8], intent: Intent<'_>, exports: &Exports) -> Report {
 /// A module has not been built, an export list cannot be read, or cargo fails.
 pub fn audit(root: &Path, manifest: &Manifest, names: &[String]) -> Result<bool> {
     let exports = Exports::read(&root.join("tools/kmod/exports"))?;
+    let allowed = Allowed::read(root)?;
     let mut findings = 0;
     for module in manifest.select(names)? {
-        let report = built_module(root, module, &exports)?;
+        let mut report = built_module(root, module, &exports)?;
+        report.findings.extend(allowed.compare(&module.name, &panics_of(&image(root, module)?)?));
         println!("{}: {}", module.name, report.figures);
         findings += print(&module.name, &report.findings);
     }
@@ -246,10 +254,14 @@ pub fn audit(root: &Path, manifest: &Manifest, names: &[String]) -> Result<bool>
 }
 
 fn built_module(root: &Path, module: &Module, exports: &Exports) -> Result<Report> {
-    let path = module.path(root);
-    let image = fs::read(&path).with_context(|| format!("{}: run `make modules` first", path.display()))?;
+    let image = image(root, module)?;
     let Module { globals, depends, probes, .. } = module;
     Ok(object(&image, Intent { globals, depends, probes }, exports))
+}
+
+fn image(root: &Path, module: &Module) -> Result<Vec<u8>> {
+    let path = module.path(root);
+    fs::read(&path).with_context(|| format!("{}: run `make modules` first", path.display()))
 }
 
 fn print(of: &str, findings: &[Finding]) -> usize {
