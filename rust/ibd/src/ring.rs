@@ -30,8 +30,7 @@ impl<T> Ring<T> {
         if self.len == capacity {
             return Err(value);
         }
-        let at = (self.first + self.len) % capacity;
-        match self.places.get_mut(at) {
+        match self.places.get_mut(wrapped(self.first + self.len, capacity)) {
             Some(place) => *place = Some(value),
             None => return Err(value),
         }
@@ -45,10 +44,15 @@ impl<T> Ring<T> {
             return None;
         }
         let value = self.places.get_mut(self.first)?.take();
-        self.first = (self.first + 1) % self.places.len();
+        self.first = wrapped(self.first + 1, self.places.len());
         self.len -= 1;
         value
     }
+}
+
+/// A place below twice the capacity, counted round.
+fn wrapped(at: usize, capacity: usize) -> usize {
+    if at < capacity { at } else { at - capacity }
 }
 
 #[cfg(test)]

@@ -57,8 +57,15 @@ pub(crate) fn alloc_for_waiting<T>(_: &MayBlock) -> NonNull<T> {
 ///
 /// If the array is larger than the address space, which is a mistake of the caller's.
 pub(crate) fn alloc_array_waiting<T>(capacity: usize, _: &MayBlock) -> NonNull<T> {
-    let Ok(layout) = Layout::array::<T>(capacity) else { panic!("an array of {capacity} elements") };
+    let Ok(layout) = Layout::array::<T>(capacity) else { too_large(capacity) };
     if layout.size() == 0 { NonNull::dangling() } else { wait_for(layout).cast() }
+}
+
+/// Out of line, so that the places which cannot get here have no call of it.
+#[cold]
+#[inline(never)]
+fn too_large(capacity: usize) -> ! {
+    panic!("an array of {capacity} elements")
 }
 
 /// Memory of this layout, which is not empty: from the global allocator, which frees it.
@@ -128,11 +135,16 @@ mod kmem {
     }
 
     /// Waits for memory: the caller has a token for it. [`Kmem`] frees it as it frees its own: both came about in the same way.
+    #[inline(never)]
     pub(super) fn wait_for(layout: Layout) -> NonNull<u8> {
-        // SAFETY: the caller may sleep.
-        let memory = unsafe { allocate(layout, sys::KM_SLEEP as c_int) };
-        // KM_SLEEP does not answer NULL.
-        NonNull::new(memory).unwrap_or_else(|| panic!("{} bytes could not be waited for", layout.size()))
+        loop {
+            // SAFETY: the caller may sleep.
+            let memory = unsafe { allocate(layout, sys::KM_SLEEP as c_int) };
+            // KM_SLEEP does not answer NULL: there is no second turn.
+            if let Some(memory) = NonNull::new(memory) {
+                return memory;
+            }
+        }
     }
 
     /// # Safety
@@ -165,6 +177,7 @@ mod kmem {
     /// The first multiple of `align` that leaves room for a pointer behind `base`.
     fn align_up(base: *mut u8, align: usize) -> *mut u8 {
         let first = base.wrapping_add(size_of::<*mut u8>());
-        first.wrapping_add(first.align_offset(align))
+        // A power of two, which `align_offset` would ask about.
+        first.wrapping_add(first.addr().wrapping_neg() & align.wrapping_sub(1))
     }
 }
