@@ -1,4 +1,4 @@
-//! Modules that loop are found and named; those that only take long are not.
+//! Modules that loop are found and named; modules that only take long are not.
 
 mod probe;
 

@@ -21,6 +21,7 @@ use crate::halt::{Halt, Hang};
 use crate::host_mutex::{HostGuard, HostMutex};
 use crate::hosts::Hosts;
 use crate::inject::Injector;
+use crate::interrupt;
 use crate::moment::{Moment, Moments};
 use crate::nanos::Nanos;
 use crate::notes::{Note, Notes};
@@ -315,6 +316,22 @@ impl Shared {
 
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
+    }
+
+    /// It stops, or was asked to.
+    #[inline]
+    pub(crate) fn is_to_stop(&self) -> bool {
+        self.is_stopping() || interrupt::is_asked()
+    }
+
+    /// The calling thread ends, because [`Self::is_to_stop`]; the first that finds it so says where it is.
+    #[cold]
+    pub(crate) fn end(&self, me: &ThreadInner) -> ! {
+        if !self.is_stopping() {
+            me.note_parked();
+            self.halt(Halt::Interrupted(Box::new(self.hosts.describe(me))));
+        }
+        me.end_here()
     }
 
     fn outcome(&self) -> MutexGuard<'_, Option<Outcome>> {

@@ -14,7 +14,6 @@ use lab_lock::MutexGuard;
 use crate::config::{Carrier, Config, Mode};
 use crate::halt::Halt;
 use crate::host_mutex;
-use crate::interrupt;
 use crate::machine::Shared;
 use crate::nanos::Nanos;
 use crate::strategy::{At, Chooser};
@@ -229,20 +228,10 @@ impl Shared {
         }
     }
 
-    /// The calling thread ends: the machine stops, or is to.
-    #[cold]
-    fn end(&self, me: &ThreadInner) -> ! {
-        if !self.is_stopping() {
-            me.note_parked();
-            self.halt(Halt::Interrupted(Box::new(self.hosts.describe(me))));
-        }
-        me.end_here()
-    }
-
     /// The step that a scheduling point is; `None` on the wall clock.
     #[inline]
     fn step(&self, me: &ThreadInner) -> Option<At> {
-        if self.is_stopping() || interrupt::is_asked() {
+        if self.is_to_stop() {
             self.end(me);
         }
         if self.is_live() {
@@ -372,7 +361,7 @@ impl Shared {
 
     /// Waits as prepared by [`ThreadInner::prepare`], until `deadline`.
     pub(crate) fn block(&self, me: &ThreadInner, deadline: Nanos) -> Wake {
-        if self.is_stopping() || interrupt::is_asked() {
+        if self.is_to_stop() {
             self.end(me);
         }
         host_mutex::assert_none_held("a wait");

@@ -37,7 +37,7 @@ impl Told {
 ///
 /// It is not there, is no regular file, is larger than `most` bytes, or cannot be read.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
-    // A pipe that nobody writes is opened without waiting.
+    // A pipe without a writer is opened without waiting.
     let file =
         OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)?;
     if !file.metadata()?.is_file() {

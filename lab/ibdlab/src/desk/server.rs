@@ -1,4 +1,4 @@
-//! A lab's socket: a thread for each client, of which there is a bounded number, none of them trusted to be quick.
+//! A lab's socket: a thread for each client. Their number is bounded, and none is trusted to be quick.
 
 use std::io::{self, BufRead, BufReader, ErrorKind, Read as _, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
