@@ -37,7 +37,12 @@ pub fn flow_and_number(payload: &[u8]) -> (u16, u32) {
 }
 
 pub fn send(from: &Stream, to: LinkAddress, flow: u16, number: u32) {
-    from.transmit(to, &packet(flow, number), Offload::default()).expect("the stream is bound");
+    let mut packet = packet(flow, number);
+    if to.0[1..4] == [0xff; 3] {
+        // To a group in its own header, too.
+        packet[16] = 239;
+    }
+    from.transmit(to, &packet, Offload::default()).expect("the stream is bound");
 }
 
 pub fn all(heard: &ReceiveQueue) -> Vec<Received> {
