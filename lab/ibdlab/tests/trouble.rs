@@ -84,6 +84,13 @@ fn strangers_who_say_that_they_are_at_groups_cost_the_sa_nothing() {
     all_is_well_again("strangers-at-groups.toml", 50);
 }
 
+/// 12,000 forged packets in two seconds, while the port that they claim goes and comes and another subnet manager takes over. Before, each
+/// cost the SA a question, and one more for each report.
+#[test]
+fn strangers_who_say_that_they_are_at_ports_cost_the_sa_little() {
+    all_is_well_again("strangers-at-ports.toml", 50);
+}
+
 #[test]
 fn tcp_over_a_link_that_loses_doubles_reorders_and_damages_arrives_intact_and_counted() {
     all_is_well_again("tcp-over-a-faulty-link.toml", 50);
