@@ -177,9 +177,9 @@ fn as_many_paths_are_asked_at_a_time_as_an_administrator_can_allow_and_no_packet
         bench.fault(Attribute::PATH_RECORD, None, None, FaultAction::Delay(sm::Nanos(100_000_000)));
         let before = bench.alpha.counter("sa_paths");
         for neighbour in 0..MOST {
-            // Another queue pair of the same port is another neighbour.
+            // A port of its own, which is not there: queue pairs of one port share a question.
             let LinkAddress(mut to) = address_of(&beta);
-            to[2] ^= neighbour + 1;
+            to[18] ^= neighbour + 1;
             alpha.transmit(LinkAddress(to), &[neighbour; 60], Offload::default()).unwrap();
         }
         fakekernel::sleep(Nanos::from_secs(10));
