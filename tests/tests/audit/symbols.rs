@@ -1,6 +1,6 @@
 //! Violations in the symbols a module defines and imports.
 
-use kmod::audit::{MAX_SYMBOLS, Rule};
+use kmod::audit::{Allowed, MAX_SYMBOLS, Rule, panics_of};
 
 use super::{CLEAN, Module, asm_function, framed};
 
@@ -134,4 +134,15 @@ fn allocation_that_aborts_is_refused_by_its_name() {
 fn allocation_that_aborts_is_refused_by_its_message() {
     Module::with(r#"const char inlined[] = "memory allocation of 24 bytes failed";"#)
         .breaks(Rule::InfallibleAllocation, "memory allocation of ");
+}
+
+#[test]
+fn code_that_can_panic_and_is_not_listed_is_refused() {
+    const PANIC: &str = "_ZN4core9panicking5panic17h0123456789abcdefE";
+    let asm = format!("{}\n{}", asm_function(PANIC, "ret"), framed(&format!("call {PANIC}")));
+    let found = panics_of(&Module::with_asm(&asm).image).unwrap();
+    let findings = Allowed::default().compare("planted", &found);
+    assert_eq!(findings.iter().map(|finding| finding.rule).collect::<Vec<_>>(), [Rule::Panics]);
+    assert!(findings[0].what.starts_with("planted can panic"), "{}", findings[0].what);
+    assert!(panics_of(&Module::with("").image).unwrap().is_empty());
 }
