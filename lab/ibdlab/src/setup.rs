@@ -79,7 +79,7 @@ pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Res
         infiniband.start_opensm(partitions)?;
         return Ok(None);
     }
-    let config = SmConfig { partitions, ..SmConfig::default() };
+    let config = SmConfig { partitions, lmc: scenario.fabric.lmc, ..SmConfig::default() };
     let sm = infiniband.start_sm(config, Nanos::from_millis(1));
     let delay = sm::Nanos::from_millis(scenario.fabric.sa_delay_ms);
     let habit = (delay.0 > 0).then(|| Fault::always(FaultAction::Delay(delay)));
@@ -95,6 +95,12 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
     let later = scenario.step.iter().any(
         |step| matches!(step.get_ref(), Step::MembershipChanges(change) if change.to == scenario::Membership::Both),
     );
+    if scenario.fabric.lmc > 0 {
+        bail!(
+            "on OpenSM the lab's ports have one LID each, and the fabric asks for `lmc = {}`",
+            scenario.fabric.lmc
+        );
+    }
     if both || later {
         bail!(
             "OpenSM that allows ports both P_Keys of a partition lets no port with the full one alone into a group"

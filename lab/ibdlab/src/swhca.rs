@@ -66,6 +66,11 @@ pub fn check(scenario: &Scenario) -> Result<()> {
         );
     }
     ensure!(
+        scenario.fabric.lmc == 0,
+        "--hca swhca: its ports have one LID each, and the scenario asks for `lmc = {}`",
+        scenario.fabric.lmc
+    );
+    ensure!(
         scenario.fabric.multicast_loopback,
         "--hca swhca: its multicast always comes back to the sender, and the scenario has `multicast_loopback = false`"
     );

@@ -80,6 +80,7 @@ fn a_thousand_fabrics_have_every_number_of_hosts_ports_and_bytes_and_every_delay
         [1024, 2048, 4096].into()
     );
     assert_eq!(values(|s| vec![s.fabric.sa_delay_ms]), [0, 1, 5, 20, 100, 300, 700, 1500].into());
+    assert_eq!(values(|s| vec![s.fabric.lmc]), [0, 1, 2, 3].into());
     assert_eq!(values(|s| vec![s.partition.len()]), [1, 2, 3].into());
     let idle = |step: &Step| if let Step::Idle(idle) = step { Some(idle.for_ms) } else { None };
     let longest = values(|s| s.step.iter().filter_map(|step| idle(step.get_ref())).collect());

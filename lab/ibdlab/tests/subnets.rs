@@ -49,3 +49,9 @@ fn links_are_well_again_once_the_sa_tells_the_truth() {
     let kinds = 3 * SaLie::ALL.len() as u64;
     assert_eq!(failures_of("subnets/sa-lies.toml", kinds, lie), Vec::<String>::new());
 }
+
+/// A connection sends from the LID that its path has, and its other end takes packets from no other LID.
+#[test]
+fn ports_with_several_lids_are_reached_at_any_of_them() {
+    assert_eq!(failures("subnets/several-lids.toml", 4), Vec::<String>::new());
+}

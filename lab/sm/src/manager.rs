@@ -64,6 +64,8 @@ pub struct SmConfig {
     pub sa: SaConfig,
     /// The largest packet the switch carries.
     pub switch_mtu: MtuCode,
+    /// Each port of a channel adapter has 2^`lmc` LIDs, 0 to 7.
+    pub lmc: u8,
     /// From a change of membership until packets follow it.
     pub route_delay: Nanos,
     /// Clients of new ports, and all clients after a restart, are asked to register anew.
@@ -77,6 +79,7 @@ impl Default for SmConfig {
             partitions: vec![Partition::default_open()],
             sa: SaConfig::default(),
             switch_mtu: MtuCode::B4096,
+            lmc: 0,
             route_delay: Nanos::from_millis(1),
             reregister: true,
         }
@@ -194,7 +197,8 @@ impl Sm {
 
     /// As [`restart`](Self::restart), but the new manager is at `lid`; ports that have that LID get another one.
     pub fn fail_over(&mut self, now: Nanos, subnet: &mut dyn Subnet, lid: Lid, first_mlid: Lid) {
-        self.lids.retain(|_, taken| *taken != lid);
+        let mask = !self.lid_bits();
+        self.lids.retain(|_, taken| taken.0 & mask != lid.0 & mask);
         self.lids.insert(self.config.guid, lid);
         self.restart(now, subnet, first_mlid);
     }
@@ -296,7 +300,7 @@ impl Sm {
             && port.info.capability_mask & port_capability::CLIENT_REREGISTRATION != 0;
         let settings = PortSettings {
             lid,
-            lmc: 0,
+            lmc: self.config.lmc & 7,
             gid_prefix: self.config.sa.prefix,
             sm_lid: self.lid(),
             sm_sl: Sl::default(),
@@ -311,14 +315,21 @@ impl Sm {
         }
     }
 
+    /// The bits of a LID that name one of those that a port has.
+    const fn lid_bits(&self) -> u16 {
+        (1 << (self.config.lmc & 7)) - 1
+    }
+
     /// The port's LID: the one it had before, or the next that nobody has.
     fn lid_for(&mut self, guid: Guid) -> Lid {
         if let Some(lid) = self.lids.get(&guid) {
             return *lid;
         }
-        let taken: BTreeSet<Lid> = self.lids.values().copied().collect();
-        let mut all = (self.first_lid.0..=Lid::LAST_UNICAST.0).map(Lid);
-        let lid = all.find(|lid| !taken.contains(lid)).unwrap_or(Lid::NONE);
+        let bits = self.lid_bits();
+        let taken: BTreeSet<u16> = self.lids.values().map(|lid| lid.0 & !bits).collect();
+        let mut all = self.first_lid.0..=Lid::LAST_UNICAST.0 - bits;
+        let free = all.find(|lid| lid & bits == 0 && !taken.contains(lid));
+        let lid = free.map_or(Lid::NONE, Lid);
         self.lids.insert(guid, lid);
         lid
     }

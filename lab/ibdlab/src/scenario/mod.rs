@@ -67,6 +67,9 @@ pub struct FabricSpec {
     /// How long the embedded subnet administrator takes to answer, in milliseconds; OpenSM takes its own time.
     #[serde(deserialize_with = "range::sa_delay_ms")]
     pub sa_delay_ms: u64,
+    /// Each port has 2^lmc LIDs, and the SA leads to any of them.
+    #[serde(skip_serializing_if = "is_zero", deserialize_with = "range::lmc")]
+    pub lmc: u8,
     /// What the hosts' links are on; `--hca` overrides it. `ibdlab up` has the lab's own adapters only.
     #[serde(skip_serializing_if = "HcaKind::is_model")]
     pub hca: HcaKind,
@@ -393,7 +396,7 @@ impl std::str::FromStr for ModuleOverride {
 
 impl Default for FabricSpec {
     fn default() -> Self {
-        Self { mtu: default_mtu(), multicast_loopback: true, sa_delay_ms: 1, hca: HcaKind::Model }
+        Self { mtu: default_mtu(), multicast_loopback: true, sa_delay_ms: 1, lmc: 0, hca: HcaKind::Model }
     }
 }
 
@@ -407,6 +410,11 @@ fn default_pkey() -> Spanned<u16> {
 
 fn default_mtu() -> Spanned<u32> {
     Spanned::new(0..0, 2048)
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(lmc: &u8) -> bool {
+    *lmc == 0
 }
 
 fn default_points() -> u64 {

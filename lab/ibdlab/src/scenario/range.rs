@@ -83,6 +83,8 @@ ranges! {
     sa_delay_ms: "sa_delay_ms" of "fabric", 0, 600_000;
     /// By its code in the SA's records.
     rate: "rate" of "partition, group-changes", 2, 24;
+    /// LID mask control. There must be LIDs for all ports of a fabric.
+    lmc: "lmc" of "fabric", 0, 3;
     sl: "sl" of "partition", 0, 15;
     /// Bit 31 says that a sender's own queue pair has it.
     qkey: "qkey" of "partition", 1, 0xffff_ffff, hexadecimal;

@@ -126,7 +126,11 @@ impl Sa {
             preference,
             ..PathRecord::default()
         };
-        parallel.chain(crossed).filter(|(slid, ..)| *slid != 0).take(query.limit).map(record).collect()
+        let mut ways: Vec<_> = parallel.chain(crossed).filter(|(slid, ..)| *slid != 0).collect();
+        // Pairs of ports with several LIDs each are spread over them.
+        let first = (source.guid().0 ^ destination.guid().0.rotate_left(7)) % (ways.len().max(1) as u64);
+        ways.rotate_left(first as usize);
+        ways.into_iter().take(query.limit).map(record).collect()
     }
 
     /// What a path from `source` to `destination` carries, `None` if none is as asked.

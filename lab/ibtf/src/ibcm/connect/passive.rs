@@ -364,11 +364,13 @@ fn way_back(req: &Req, device: &Device, port: u8) -> Option<(AddressVector, u16)
         tclass: path.tclass,
         hop_limit: path.hop_limit,
     });
+    let base = device.cached_port(port)?.lid;
     let vector = AddressVector {
         port: PortNum(port),
         dlid: Lid(path.local_lid),
         sl: Sl::truncating(path.sl),
-        src_path: 0,
+        // The port answers from the LID that was asked (`ibcm_sm.c`, `prim_src_path_bits`).
+        src_path: path.remote_lid.wrapping_sub(base.0) as u8,
         rate: Rate::new(path.rate)?,
         grh,
     };

@@ -268,7 +268,11 @@ impl Subnet {
     /// A LID that no host's port has.
     fn check_lid(&self, lid: u16) -> Result<()> {
         let ports = self.infiniband.fabric().subnet_ports();
-        let holder = ports.into_iter().find(|view| view.attr.lid.0 == lid);
+        let has = |view: &fabric::subnet::PortView| {
+            let bits = view.attr.lmc.lids() - 1;
+            view.attr.lid.is_unicast() && view.attr.lid.0 & !bits == lid & !bits
+        };
+        let holder = ports.into_iter().find(has);
         let Some(holder) = holder else { return Ok(()) };
         Err(anyhow!("LID {lid:#x} is taken: port {} has it", holder.attr.guid))
     }
