@@ -166,7 +166,7 @@ mod tests {
     fn a_broadcast_group_of_a_wider_scope_is_written_with_it() {
         let params = GroupParams { sl: sm::Sl::truncating(3), t_class: 7, ..GroupParams::default() };
         let wide = Partition::new("wide", PKey(0x8001)).with_ipoib_in(5, params);
-        let text = partitions_conf(&[wide.clone()]).unwrap();
+        let text = partitions_conf(std::slice::from_ref(&wide)).unwrap();
         let expected =
             "p0=0x0001,rate=3,mtu=4,sl=3,TClass=7 : \nmgid=ff15:401b::ffff:ffff,scope=5,TClass=7;\n";
         assert!(text.starts_with(expected), "{text}");
