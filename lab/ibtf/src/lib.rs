@@ -113,6 +113,11 @@ pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
     ibcm::Ibcm::of(host).untold_leaves()
 }
 
+/// How many joins of a host `ibcm` counts, by group (MGID) and port (GUID): those that no leave has undone.
+pub fn joins(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {
+    ibcm::Ibcm::of(host).joins_counted()
+}
+
 /// Groups (MGID) and ports (GUID) of a host whose leaves the administrator has refused, and how often; but for those that were joined in the same
 /// state since and stay so.
 pub fn refused_leaves(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {

@@ -101,13 +101,37 @@ impl InfiniBand {
         let device = Ibtl::of(host).device(guid.0).ok_or_else(unknown)?;
         let hca = device.adapter.model().ok_or_else(unknown)?.clone();
         hca.begin_removal();
-        ibtl::remove_device(host, &device).map_err(|names| RemoveError::Held(guid, names))?;
+        ibtl::remove_pulled(host, &device).map_err(|names| RemoveError::Held(guid, names))?;
+        self.unplug(host, &hca);
+        Ok(())
+    }
+
+    /// An administrator has the driver of an HCA detached while nodes below it are attached (`cfgadm -c unconfigure`, in an order that the
+    /// framework does not have by itself): every client is told, and the HCA is unplugged if all let go of it. If it is `kept`, one more client has it open and
+    /// keeps it. May block.
+    ///
+    /// # Errors
+    /// [`RemoveError::Held`] if somebody did not let go; the HCA is then there as before, and every client was told so.
+    pub fn detach_hca(&self, host: &Kernel, guid: Guid, kept: bool) -> Result<(), RemoveError> {
+        let unknown = || RemoveError::Unknown(host.name().to_owned(), guid);
+        let device = Ibtl::of(host).device(guid.0).ok_or_else(unknown)?;
+        let hca = device.adapter.model().ok_or_else(unknown)?.clone();
+        let keeper = kept.then(|| ibtl::Keeper::open(host, &device));
+        let gone = ibtl::remove_device(host, &device);
+        drop(keeper);
+        gone.map_err(|names| RemoveError::Held(guid, names))?;
+        hca.begin_removal();
+        self.unplug(host, &hca);
+        Ok(())
+    }
+
+    /// Of an HCA that IBTL has forgotten.
+    fn unplug(&self, host: &Kernel, hca: &Hca) {
         hca.remove();
-        nexus::remove_hca(host, guid);
+        nexus::remove_hca(host, hca.guid());
         if let Some(manager) = self.subnet_manager() {
             manager.links_changed();
         }
-        Ok(())
     }
 
     /// Starts the embedded subnet manager; it first looks around after `delay`. Hosts reach it from now on.

@@ -190,6 +190,23 @@ impl Host {
         Ok(())
     }
 
+    /// One attempt to have the adapter's driver detached under the link, for who wants to see it refused; see [`InfiniBand::detach_hca`]. If it is
+    /// not refused, the adapter is pulled. Nothing to do if it is.
+    ///
+    /// # Errors
+    ///
+    /// Who keeps the adapter.
+    pub fn try_detach_adapter(&self, infiniband: &InfiniBand, kept: bool) -> Result<()> {
+        let node = self.adapter();
+        let Some(hca) = infiniband.fabric().hca(node).filter(|_| !self.is_pulled()) else {
+            return Ok(());
+        };
+        let config = hca.config().clone();
+        infiniband.detach_hca(&self.kernel, node, kept)?;
+        self.life.lock().pulled = Some(config);
+        Ok(())
+    }
+
     /// Puts the adapter back, which takes the driver's instance for the one that is gone away first. Nothing to do if it was not pulled.
     ///
     /// # Errors
@@ -301,6 +318,14 @@ impl Host {
         if self.software.is_some() {
             // Others of the kernel may have what is there.
             return Ok(());
+        }
+        let joins = lab_ibtf::joins(&self.kernel);
+        if let Some(((group, port), count)) = joins.first() {
+            let more = joins.len() - 1;
+            bail!(
+                "{}: ibcm counts {count} joins of port {port:016x} in {group} that no leave undoes any more, and of {more} other groups",
+                self.name
+            );
         }
         for module in Driver::ALL.into_iter().map(Driver::name).chain([PLUGIN]) {
             let left = self.kernel.resources().of(module, None);

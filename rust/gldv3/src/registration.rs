@@ -227,7 +227,7 @@ impl<P: Provider> Registration<P> {
         // `link` is taken by a successful `try_unregister` alone, and its callers give `self` up then.
         match &self.link {
             Some(link) => link,
-            None => unreachable!("a registration without a link"),
+            None => gone(),
         }
     }
 
@@ -259,4 +259,11 @@ impl<P: Provider> Drop for Registration<P> {
         // The framework calls the provider whenever it likes: neither it nor its text, which it pins, may go, ever.
         core::mem::forget(self.link.take());
     }
+}
+
+/// Out of line, so that a caller has no message of its own.
+#[cold]
+#[inline(never)]
+fn gone() -> ! {
+    unreachable!("a registration without a link")
 }

@@ -1,4 +1,4 @@
-//! What an instance has open of its adapter, from attach until it is given back or the adapter is pulled, whichever is first.
+//! What an instance has open of its adapter, from attach until it is given back or the adapter goes, and again once an adapter that was to go stays.
 //!
 //! Whoever needs it takes a clone. It is given back only when the last clone is gone: then the adapter is closed, and whoever was
 //! told that it goes may say so.
@@ -8,6 +8,11 @@ use kernel::sync::Mutex;
 use kernel::time::{Duration, Instant, sleep};
 use kernel::{Errno, MayBlock};
 
+/// How often a wait that takes long says so.
+const SAYS: Duration = Duration::from_secs(10);
+/// How often an adapter that is there again is opened at most, if that fails, and the pause before the next try.
+const TRIES: u32 = 50;
+const TRY_AGAIN: Duration = Duration::from_millis(100);
 /// How often clones that others still have are looked for.
 const AGAIN: Duration = Duration::from_millis(10);
 /// How long others may take to let go. Nobody waits for the SA or a reader with one in hand.
@@ -19,8 +24,12 @@ pub(crate) struct Held<T> {
 }
 
 enum State<T> {
-    /// Not yet, or not any more.
+    /// Not yet.
+    Unopened,
+    /// Given back: the adapter goes.
     Nothing,
+    /// The instance goes: nothing is opened any more.
+    Over,
     /// Being opened, or being given back: whoever wants it gone waits.
     Changing,
     Open(T),
@@ -51,15 +60,15 @@ impl Opened for (Hca, Pd) {
 impl<T: Opened> Held<T> {
     /// Nothing is open.
     pub(crate) fn new(may_block: &MayBlock) -> Self {
-        Self { held: Mutex::new_waiting(State::Nothing, may_block) }
+        Self { held: Mutex::new_waiting(State::Unopened, may_block) }
     }
 
-    /// Opens it. **May block.**
+    /// Opens it for the first time. **May block.**
     pub(crate) fn open(&self, open: impl FnOnce() -> Result<T, Errno>) -> Result<(), Errno> {
         *self.held.lock() = State::Changing;
         let (state, result) = match open() {
             Ok(opened) => (State::Open(opened), Ok(())),
-            Err(error) => (State::Nothing, Err(error)),
+            Err(error) => (State::Unopened, Err(error)),
         };
         *self.held.lock() = state;
         result
@@ -69,7 +78,52 @@ impl<T: Opened> Held<T> {
     pub(crate) fn get(&self) -> Option<T> {
         match &*self.held.lock() {
             State::Open(open) => Some(open.clone()),
-            State::Nothing | State::Changing | State::Stuck(_) => None,
+            State::Unopened | State::Nothing | State::Over | State::Changing | State::Stuck(_) => None,
+        }
+    }
+
+    /// Opens it once more if it was given back. What nobody could close is as open as before. Waits while it is being given back, and tries
+    /// for some seconds: an adapter that has just come may be short of something, and nothing announces it again. False if the instance
+    /// comes or goes. **May block.**
+    pub(crate) fn reopen(&self, mut open: impl FnMut() -> Result<T, Errno>) -> Result<bool, Errno> {
+        loop {
+            let mut held = self.held.lock();
+            match core::mem::replace(&mut *held, State::Changing) {
+                State::Nothing => break,
+                State::Stuck(open) | State::Open(open) => {
+                    *held = State::Open(open);
+                    return Ok(true);
+                }
+                State::Changing => {
+                    drop(held);
+                    sleep(AGAIN);
+                }
+                none @ (State::Unopened | State::Over) => {
+                    *held = none;
+                    return Ok(false);
+                }
+            }
+        }
+        let mut opened = open();
+        for _ in 1..TRIES {
+            if opened.is_err() {
+                sleep(TRY_AGAIN);
+                opened = open();
+            }
+        }
+        let (state, result) = match opened {
+            Ok(opened) => (State::Open(opened), Ok(true)),
+            Err(error) => (State::Nothing, Err(error)),
+        };
+        *self.held.lock() = state;
+        result
+    }
+
+    /// From now on it is not opened any more. What is open is given back before that.
+    pub(crate) fn shut(&self) {
+        let mut held = self.held.lock();
+        if matches!(*held, State::Unopened | State::Nothing) {
+            *held = State::Over;
         }
     }
 
@@ -79,8 +133,8 @@ impl<T: Opened> Held<T> {
             let mut held = self.held.lock();
             let open = match core::mem::replace(&mut *held, State::Changing) {
                 State::Open(open) | State::Stuck(open) => Some(open),
-                State::Nothing => {
-                    *held = State::Nothing;
+                none @ (State::Unopened | State::Nothing | State::Over) => {
+                    *held = none;
                     None
                 }
                 State::Changing => {
@@ -104,13 +158,14 @@ pub(crate) struct Withdrawn<'a, T> {
 impl<T: Opened> Withdrawn<'_, T> {
     /// Closes it, once nobody else has a clone; `meanwhile` may help others to let go. False if somebody does not: then it stays
     /// open. **May block.**
-    pub(crate) fn close(mut self, mut meanwhile: impl FnMut()) -> bool {
+    pub(crate) fn close(mut self, mut meanwhile: impl FnMut(&mut Overdue)) -> bool {
         let deadline = Instant::now() + PATIENCE;
+        let mut overdue = Overdue::begins();
         while self.open.as_ref().is_some_and(|open| !open.is_alone()) {
             if Instant::now() >= deadline {
                 return false;
             }
-            meanwhile();
+            meanwhile(&mut overdue);
             sleep(AGAIN);
         }
         if let Some(open) = self.open.take() {
@@ -127,5 +182,29 @@ impl<T> Drop for Withdrawn<'_, T> {
             // The last clone must not be dropped just anywhere: closing may block.
             *self.from.held.lock() = State::Stuck(open);
         }
+    }
+}
+
+/// A wait of which the log hears every ten seconds.
+pub(crate) struct Overdue {
+    begun: Instant,
+    said: Instant,
+}
+
+impl Overdue {
+    /// The wait begins now.
+    pub(crate) fn begins() -> Self {
+        let now = Instant::now();
+        Self { begun: now, said: now }
+    }
+
+    /// How many seconds the wait has taken, if the log is to hear it now.
+    pub(crate) fn seconds(&mut self) -> Option<u64> {
+        let now = Instant::now();
+        if now - self.said < SAYS {
+            return None;
+        }
+        self.said = now;
+        Some((now - self.begun).as_nanos() / 1_000_000_000)
     }
 }

@@ -1,5 +1,7 @@
 //! What the IB nexus says about a device node.
 
+use core::fmt;
+
 use ibtf::Gid;
 use ipoib::{Guid, PKey};
 use kernel::Errno;
@@ -18,6 +20,15 @@ pub(crate) struct Node {
     /// The partition; `None` on a port node.
     pub(crate) pkey: Option<PKey>,
 }
+
+/// A port in a log line.
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HCA GUID {:016x} port {}", self.hca.get(), self.port)
+    }
+}
+
+impl log::Source for Node {}
 
 impl Node {
     /// Reads `port-number`, `hca-guid`, `port-guid` and, if it is there, `port-pkey`. `EINVAL` names the property that is

@@ -10,10 +10,13 @@ use ipoib::LinkAddr;
 use kernel::counter::Counter;
 use kernel::ddi::DevInfo;
 use kernel::mblk::MblkChain;
-use kernel::{Errno, KArc, MayBlock};
+use kernel::sync::Mutex;
+use kernel::{Errno, KArc, MayBlock, log};
 
 use crate::adapter::Held;
+use crate::common::Common;
 use crate::node::Node;
+use crate::sa_pool::{Anchor, SaPool};
 
 /// The payloads GLDv3 is told about: what a partition may have, in either mode.
 const SDU: [u32; 2] = [1500, 65520];
@@ -26,6 +29,8 @@ static CLIENT: ClientInfo = ClientInfo::network(c"IPIB");
 pub(crate) struct Port {
     registration: Registration<Provider>,
     adapter: Adapter,
+    pool: KArc<SaPool>,
+    _anchor: Anchor,
 }
 
 /// The adapter, and the events that keep the port's state current.
@@ -44,12 +49,15 @@ struct Shared {
     /// Packets that somebody wanted sent although nobody can start a port.
     refused: Counter,
     hca: Held<Hca>,
+    /// As whom IBTF knows the port. Whoever takes a clone drops it while [`Self::hca`] is being opened.
+    client: Mutex<Option<Client>>,
+    pool: KArc<SaPool>,
 }
 
 impl Port {
     /// Opens the adapter and registers the port. **May block.**
     pub(crate) fn attach(
-        clients: &Clients,
+        common: &Common,
         dip: DevInfo,
         node: Node,
         may_block: &MayBlock,
@@ -63,32 +71,41 @@ impl Port {
             max_sdu: SDU[1],
             multicast_sdu: MULTICAST_SDU,
         };
+        let pool = &common.pool;
+        let anchor = Anchor::new(pool, &node, may_block);
         let mut adapter = None;
         let registration = Registration::register(&config, may_block, |mac| {
             let (speed, refused) = (AtomicU64::new(0), Counter::new());
             let looks = AtomicU32::new(0);
             let hca = Held::new(may_block);
-            let shared = KArc::new_waiting(Shared { node, mac, speed, looks, refused, hca }, may_block);
+            let client = Mutex::new_waiting(None, may_block);
+            let shared = Shared { node, mac, speed, looks, refused, hca, client, pool: pool.clone() };
+            let shared = KArc::new_waiting(shared, may_block);
             let made = adapter.insert(Adapter { shared, client: None });
-            made.open(clients, dip, may_block)?;
+            made.open(&common.clients, dip, may_block)?;
             Ok(Provider(made.shared.clone()))
         })?;
         // Set by the closure above, or it would not have succeeded.
         let adapter = adapter.ok_or(Errno::EIO)?;
         adapter.shared.refresh();
-        Ok(Self { registration, adapter })
+        Ok(Self { registration, adapter, pool: pool.clone(), _anchor: anchor })
     }
 
     /// Undoes everything, or hands the port back. **May block.**
     pub(crate) fn detach(self) -> Result<(), Self> {
-        let Self { registration, adapter } = self;
+        let Self { registration, adapter, pool, _anchor } = self;
         match registration.unregister() {
             Ok(()) => {
                 drop(adapter);
                 Ok(())
             }
-            Err((registration, _)) => Err(Self { registration, adapter }),
+            Err((registration, _)) => Err(Self { registration, adapter, pool, _anchor }),
         }
+    }
+
+    /// How many memberships that links have left keep the port for a while; 0 if it may go.
+    pub(crate) fn is_kept_by(&self) -> usize {
+        self.pool.is_kept_by(self.node())
     }
 
     pub(crate) fn node(&self) -> &Node {
@@ -105,13 +122,18 @@ impl Adapter {
     fn open(&mut self, clients: &Clients, dip: DevInfo, may_block: &MayBlock) -> Result<(), Errno> {
         let client = Client::attach(clients, dip, &CLIENT, may_block, Events(self.shared.clone()))?;
         self.client = Some(client.clone());
+        *self.shared.client.lock() = Some(client.clone());
         self.shared.hca.open(|| Ok(Hca::open(&client, self.shared.node.hca.get(), may_block)?))
     }
 }
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        let _ = self.shared.hca.withdraw().close(|| ());
+        self.shared.close();
+        self.shared.hca.shut();
+        // Nothing is opened any more: whoever took a clone has dropped it.
+        let client = self.shared.client.lock().take();
+        drop(client);
         // The events keep `shared`, and detaching ends them.
         self.client = None;
     }
@@ -121,6 +143,31 @@ impl Shared {
     fn query(&self) -> Result<PortInfo, Errno> {
         let hca = self.hca.get().ok_or(Errno::ENXIO)?;
         Ok(hca.port(self.node.port)?)
+    }
+
+    /// Gives the adapter back; an ioctl may be asking the port. Says so every ten seconds.
+    fn close(&self) {
+        let node = &self.node;
+        let closed = self.hca.withdraw().close(|overdue| {
+            if let Some(seconds) = overdue.seconds() {
+                log!(note, node, "the adapter has been in use for {seconds} s after the port let go of it");
+            }
+        });
+        if !closed {
+            log!(warn, node, "the adapter is still in use");
+        }
+    }
+
+    /// The adapter is there, perhaps again after it was to go. Asks the adapter only.
+    fn hca_attached(&self, may_block: &MayBlock) {
+        self.pool.hold(&self.node, false);
+        let reopened = self.hca.reopen(|| {
+            let client = self.client.lock().clone();
+            Ok(Hca::open(&client.ok_or(Errno::ENXIO)?, self.node.hca.get(), may_block)?)
+        });
+        if reopened == Ok(true) {
+            self.refresh();
+        }
     }
 
     /// Announces speed and state as they are now, or has whoever is at it look once more: two that announce by turns could leave the older news.
@@ -149,7 +196,7 @@ impl Shared {
 struct Events(KArc<Shared>);
 
 impl ClientHandler for Events {
-    fn async_event(&self, event: AsyncEvent) {
+    fn async_event(&self, event: AsyncEvent, may_block: &MayBlock) {
         let node = &self.0.node;
         match event {
             AsyncEvent::PortUp { hca_guid, port } | AsyncEvent::PortDown { hca_guid, port }
@@ -160,8 +207,12 @@ impl ClientHandler for Events {
             }
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == node.hca.get() => {
                 // An ioctl may be asking the port.
-                let _ = self.0.hca.withdraw().close(|| ());
+                self.0.pool.hold(node, true);
+                self.0.close();
                 self.0.refresh();
+            }
+            AsyncEvent::HcaAttached { hca_guid } if hca_guid == node.hca.get() => {
+                self.0.hca_attached(may_block);
             }
             _ => {}
         }

@@ -38,6 +38,11 @@ impl<T> Ring<T> {
         Ok(())
     }
 
+    /// The first element.
+    pub(crate) fn first(&self) -> Option<&T> {
+        self.places.get(self.first).and_then(Option::as_ref)
+    }
+
     /// Takes the first element.
     pub(crate) fn pop(&mut self) -> Option<T> {
         if self.len == 0 {

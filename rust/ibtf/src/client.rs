@@ -19,7 +19,7 @@ use crate::status::Status;
 pub trait ClientHandler: Send + Sync + 'static {
     /// An asynchronous event. On a thread of IBTL that **may block** but serves every client: record and return. Only
     /// [`AsyncEvent::HcaDetached`] must be dealt with completely before returning. Never drop the client here.
-    fn async_event(&self, event: AsyncEvent);
+    fn async_event(&self, event: AsyncEvent, may_block: &MayBlock);
 
     /// A notice heard by the port whose first GID is `port`; only after [`Client::subscribe`]. On a system task queue
     /// that **may block**: record and return. Never drop the client here.
@@ -232,7 +232,9 @@ unsafe extern "C" fn async_event(
 ) {
     // SAFETY: IBTL's record, during the call.
     let event = unsafe { &*event };
-    clients::call(cookie, |handler| handler.async_event(AsyncEvent::from_raw(code, event)));
+    // SAFETY: IBTL calls from its own threads, where clients may sleep.
+    let may_block = unsafe { MayBlock::new() };
+    clients::call(cookie, |handler| handler.async_event(AsyncEvent::from_raw(code, event), &may_block));
 }
 
 /// # Safety

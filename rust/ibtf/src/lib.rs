@@ -65,7 +65,7 @@ pub use cq::{Completion, CompletionBatch, CompletionStatus, Cq, CqHandler, Notif
 pub use dest::UdDest;
 pub use event::{AsyncEvent, ChannelId, CqId, PortChange, SrqId, SubnetEvent};
 pub use hca::{Hca, HcaAttributes};
-pub use multicast::{JoinState, McgAttributes, McgInfo, McgList, Wanted, join, leave, query};
+pub use multicast::{JoinState, McgAttributes, McgInfo, McgList, Wanted, forget_join, join, leave, query};
 pub use neighbour::{Asker, PATH_INFO, PathCallback, PathRecord, PathService, PathServiceRegistration};
 pub use open::Opening;
 pub use partition::{Partition, PartitionRegistration, PartitionSource};

@@ -49,7 +49,7 @@ pub(crate) struct Registered {
 struct Deaf;
 
 impl ClientHandler for Deaf {
-    fn async_event(&self, _: AsyncEvent) {}
+    fn async_event(&self, _: AsyncEvent, _: &MayBlock) {}
 }
 
 impl Services {

@@ -155,7 +155,7 @@ static CLIENT: ClientInfo = ClientInfo::network(c"TEST");
 struct Deaf;
 
 impl ClientHandler for Deaf {
-    fn async_event(&self, _: AsyncEvent) {}
+    fn async_event(&self, _: AsyncEvent, _: &MayBlock) {}
 }
 
 impl CqHandler for Deaf {

@@ -21,6 +21,7 @@ mod table;
 
 pub mod acquaintances;
 pub mod connections;
+pub mod debts;
 pub mod groups;
 pub mod header;
 pub mod link;

@@ -12,6 +12,8 @@
 //!   was asked after it. An administrator that was away for a moment never saw it, and IBTF asks again only seconds later.
 //! - **All ports** together have [`MOST`] calls out, as more would only wait in IBTF. Those that have given no answer in time since
 //!   they were late have [`FIRST`] between them, and one each beyond. Where there are several ports no port takes the last place.
+//! - **What no link waits for**, because the link is gone ([`Kind::Owed`]), is asked only while nothing else waits, and takes no place of the port's from what
+//!   comes then; half of the places at most.
 //! - **Of a port's calls** paths leave one place to groups, and groups leave one to a path that waits; one alone is by turns a path and
 //!   something else. Half at most are leaves, for which nobody waits.
 //!
@@ -41,10 +43,12 @@ pub enum Kind {
     Path,
     /// How fast a port is.
     Rate,
+    /// A group is left that no link has any more. It takes no place from anything else.
+    Owed,
 }
 
 impl Kind {
-    /// All of them, in the order of their urgency.
+    /// All that a link asks, in the order of their urgency.
     pub const ALL: [Self; 5] = [Self::Broadcast, Self::Group, Self::Leave, Self::Path, Self::Rate];
 
     const fn is_path(self) -> bool {
@@ -182,7 +186,8 @@ impl Window {
         let limit = self.limit(now).min(MOST - lost);
         let live = |is_it: fn(Kind) -> bool| self.out_of(|call| is_it(call.kind) && !self.is_lost(now, call));
         let paths = live(Kind::is_path);
-        let groups = live(|kind| !kind.is_path());
+        let groups = live(|kind| !kind.is_path() && kind != Kind::Owed);
+        let owed = live(|kind| kind == Kind::Owed);
         // Paths that are lost leave one place to groups as well.
         let no_path = lost > 0 && self.out_of(|call| call.kind.is_path()) + 1 == MOST;
         let turn = limit == 1 && self.path_was_last;
@@ -192,6 +197,7 @@ impl Window {
             Kind::Group => shared,
             Kind::Leave => shared && live(|kind| kind == Kind::Leave) < (limit / 2).max(1),
             Kind::Path | Kind::Rate => (limit == 1 || paths + 1 < limit) && !no_path,
+            Kind::Owed => !path_waits && owed < (limit / 2).max(1) && paths + groups + owed < limit,
         };
         own && paths + groups < limit
     }

@@ -107,25 +107,43 @@ fn an_administrator_that_falls_silent_while_much_is_asked_keeps_no_bind_and_no_l
     });
 }
 
+/// A link whose questions are all out is closed; how long that took.
+fn closes_in_silence(bench: &Bench) -> Nanos {
+    let (beta, _) = bench.beta.open_up(PLAIN);
+    let (alpha, _) = bench.alpha.open_up(PLAIN);
+    bench.sm.faults(|script| script.push(Fault::always(FaultAction::Silent)));
+    ask_a_lot(&alpha, address_of(&beta));
+    fakekernel::sleep(Nanos::from_millis(100));
+    let begun = bench.machine.now();
+    drop(alpha);
+    bench.machine.now().since(begun)
+}
+
+/// The module stays until its questions are back. Before, the partition was busy as long.
 #[test]
-fn a_link_of_a_silent_administrator_closes_at_once_and_is_busy_until_its_calls_are_back() {
+fn a_partition_closes_and_goes_while_its_questions_are_out() {
     Setup { driver: Driver::Ibp, ..Setup::default() }.run(|bench| {
-        let (beta, _) = bench.beta.open_up(PLAIN);
-        let (alpha, _) = bench.alpha.open_up(PLAIN);
-        bench.sm.faults(|script| script.push(Fault::always(FaultAction::Silent)));
-        ask_a_lot(&alpha, address_of(&beta));
-        fakekernel::sleep(Nanos::from_millis(100));
-        let begun = bench.machine.now();
-        drop(alpha);
-        let took = bench.machine.now().since(begun);
+        let took = closes_in_silence(bench);
         assert!(took < SECOND, "closing took {took}");
-        assert_eq!(bench.alpha.try_delete_partition(), Err(Errno::EBUSY));
+        assert_eq!(bench.alpha.try_delete_partition(), Ok(()));
+        assert_eq!(bench.alpha.try_unload(), Err(Errno::EBUSY));
+        bench.no_faults();
+        bench.wait_for("the module goes", MINUTE + SECOND, || bench.alpha.try_unload().is_ok());
+    });
+}
+
+/// Of a device node nothing may be left after a detach.
+#[test]
+fn an_instance_of_a_node_is_busy_until_its_questions_are_back() {
+    Setup { driver: Driver::Ibd, ..Setup::default() }.run(|bench| {
+        let took = closes_in_silence(bench);
+        assert!(took < SECOND, "closing took {took}");
         assert_eq!(bench.alpha.try_unload(), Err(Errno::EBUSY));
         let console = bench.alpha.console();
         assert!(console.iter().any(|line| line.contains("busy, still waiting for")), "{console:?}");
         bench.no_faults();
-        // What waits for a turn was taken back; what is out is asked again by IBTF, or given up a minute after the last answer.
-        bench.wait_for("the link goes", MINUTE + SECOND, || bench.alpha.try_delete_partition().is_ok());
+        // What is out is asked again by IBTF, or given up a minute after the last answer.
+        bench.wait_for("it goes", MINUTE + SECOND, || bench.alpha.try_unload().is_ok());
     });
 }
 

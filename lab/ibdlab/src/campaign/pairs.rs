@@ -16,7 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use super::generate::{Calls, at, give_patience};
 use super::trial::Trials;
 use crate::scenario::trouble::{
-    Call, Event, GroupOf, OnHost, PkeyAt, SaDoes, SaTrouble, SmComesBack, TimedEvent,
+    Call, Event, GroupOf, HcaGoes, OnHost, PkeyAt, SaDoes, SaTrouble, SmComesBack, TimedEvent,
 };
 use crate::scenario::{Nothing, Scenario, Step, parse};
 
@@ -120,7 +120,7 @@ fn happenings() -> Vec<Happening> {
     vec![
         (Event::LinkClose(on()), Some(Event::LinkOpen(on()))),
         (Event::Unload(on()), Some(Event::Load(on()))),
-        (Event::HcaRemoved(on()), Some(Event::HcaAdded(on()))),
+        (Event::HcaRemoved(HcaGoes::pulled(HOST)), Some(Event::HcaAdded(on()))),
         (Event::PortDown(on()), Some(Event::PortUp(on()))),
         (
             Event::PkeyRemoved(on()),

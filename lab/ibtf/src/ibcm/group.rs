@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fabric::{Gid, PortState};
-use fakekernel::HostMutex;
+use fakekernel::{HostMutex, Nanos, now};
 use illumos_sys_hdrs::{
     B_TRUE, IBT_INVALID_PARAM, IBT_MC_MGID_INVALID, IBT_MCG_RECORDS_NOT_FOUND, ib_mtu_t, ibt_adds_vect_t,
     ibt_mcg_attr_t, ibt_mcg_info_t, ibt_selector_t, ibt_srate_e, ibt_status_t,
@@ -31,6 +31,10 @@ struct State {
     untold: BTreeSet<(Gid, Gid)>,
     /// Groups and ports (GUIDs) whose leaves the administrator has refused.
     refused: BTreeMap<(Gid, u64), Refused>,
+    /// Groups that ports (GIDs) have asked to join, and were not told to have left.
+    asked: BTreeSet<(Gid, Gid)>,
+    /// Since when leaves are not answered.
+    unanswered: BTreeMap<(Gid, Gid), Nanos>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,6 +78,14 @@ impl Joins {
         self.0.lock().untold.iter().copied().collect()
     }
 
+    /// See [`crate::joins`].
+    pub(super) fn counted(&self) -> Vec<((Gid, u64), u32)> {
+        let all = self.0.lock();
+        // What an administrator answers about no group at all is counted, too, and no client can leave that.
+        let groups = all.joined.iter().filter(|((mgid, _), _)| mgid.is_multicast());
+        groups.map(|(who, joined)| (*who, joined.count)).collect()
+    }
+
     /// See [`crate::refused_leaves`].
     pub(super) fn refused(&self) -> Vec<((Gid, u64), u32)> {
         self.0
@@ -95,6 +107,33 @@ impl Joins {
         } else if all.refused_in(mgid, port, state).is_some() {
             all.refused.remove(&(mgid, port.guid));
         }
+    }
+
+    /// The administrator was asked for a membership and may have granted it.
+    fn asks(&self, mgid: Gid, port: Gid) {
+        self.0.lock().asked.insert((mgid, port));
+    }
+
+    /// How the administrator's answer to a leave was.
+    fn leave_ended(&self, mgid: Gid, port: Gid, answered: bool) {
+        let mut all = self.0.lock();
+        if answered {
+            all.asked.remove(&(mgid, port));
+            all.unanswered.remove(&(mgid, port));
+        } else {
+            all.unanswered.entry((mgid, port)).or_insert_with(now);
+        }
+    }
+
+    /// The driver of a port (GUID) goes. What it cannot end any more, because the administrator has not answered it for so long, is the
+    /// administrator's.
+    pub(super) fn left_alone(&self, port: u64, is_silent: bool, patience: Nanos) {
+        let mut all = self.0.lock();
+        let asked = all.asked.iter().filter(|(_, by)| is_silent && by.guid == port).copied();
+        let late =
+            all.unanswered.iter().filter(|((_, by), since)| by.guid == port && now() - **since >= patience);
+        let left: Vec<(Gid, Gid)> = asked.chain(late.map(|(who, _)| *who)).collect();
+        all.untold.extend(left);
     }
 
     fn cannot_tell(&self, mgid: Gid, port: Gid) {
@@ -144,6 +183,9 @@ impl Join {
     /// Asks the administrator; what the client is told of the group.
     pub fn run(&self, ibcm: &Ibcm) -> Result<ibt_mcg_info_t, ibt_status_t> {
         let answer = ibcm.ask(&self.local, &self.request);
+        if !matches!(answer, Err(SaError::Refused(_))) {
+            ibcm.joins.asks(self.mgid, self.port_gid);
+        }
         if matches!(answer, Err(SaError::NoSession)) {
             // The port went down before the answer came: the administrator may grant it all the same.
             ibcm.joins.cannot_tell(self.mgid, self.port_gid);
@@ -184,11 +226,18 @@ impl Ibcm {
         }
         let port = if is_port(port) { port } else { rgid };
         let Some(join_state) = self.joins.take(mgid, port, state) else { return Ok(()) };
-        let local = self.local(rgid).inspect_err(|_| self.joins.cannot_tell(mgid, port))?;
+        // Who names no port to ask by, of a port that is there, only wants the count undone.
+        let is_there = self.local(port).is_ok();
+        let local = self.local(rgid).inspect_err(|_| {
+            if !is_there {
+                self.joins.cannot_tell(mgid, port);
+            }
+        })?;
         let record = McMemberRecord { mgid, port_gid: port, join_state, ..McMemberRecord::default() };
         let request = Request::of(Method::DELETE, mask::JOIN, &record);
         let answer = self.ask(&local, &request);
         self.joins.answered(mgid, port, join_state, matches!(answer, Err(SaError::Refused(_))));
+        self.joins.leave_ended(mgid, port, matches!(answer, Ok(_) | Err(SaError::Refused(_))));
         answer.map(|_| ()).map_err(status::of_leave)
     }
 

@@ -1,6 +1,7 @@
 //! The lab's `misc/ibcm`: multicast groups, paths, services and subnet notices, by MADs to subnet administration, and connections, by
 //! MADs to the other hosts.
 
+mod accesses;
 pub(crate) mod arp;
 mod connect;
 mod flow;
@@ -21,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
 use fabric::{Gid, ManagementPeer, PortAttr, PortChange, PortState};
-use fakekernel::{HostMutex, Kernel};
+use fakekernel::{HostMutex, Kernel, Nanos};
 use illumos_sys_hdrs::{IBT_HCA_BUSY_DETACHING, IBT_INVALID_PARAM, ibt_status_t};
 use sm::SaTransport;
 use sm::records::Trap;
@@ -29,6 +30,7 @@ use sm::rmpp::Message;
 
 use crate::ibtl::{Channel, CmHooks, Device, Ibtl, PortEvent};
 use crate::saa::{Listener, PortId, Request, SaError, Session, port_id};
+use accesses::Accesses;
 pub use connect::Connected;
 use connect::Connections;
 use flow::Flow;
@@ -44,6 +46,7 @@ pub(crate) struct Ibcm {
     /// By port GUID.
     sessions: HostMutex<BTreeMap<sm::Guid, Arc<Session>>>,
     flow: Flow,
+    accesses: Accesses,
     joins: Joins,
     paths: HostMutex<PathCache>,
     services: Services,
@@ -52,6 +55,9 @@ pub(crate) struct Ibcm {
 
 /// What the reference HCA takes to acknowledge, as an `ib_time_t` (`hca_local_ack_delay`).
 pub(crate) const ACK_DELAY: u8 = 14;
+
+/// A driver that goes may leave memberships to an administrator that has not answered for so long.
+const ABANDONED: Nanos = Nanos::from_secs(55);
 
 /// Adds `misc/ibcm` to a host.
 pub(crate) fn provide(kernel: &Kernel) {
@@ -87,6 +93,7 @@ impl Ibcm {
             transport: HostMutex::new(None),
             sessions: HostMutex::new(BTreeMap::new()),
             flow: Flow::new(),
+            accesses: Accesses::new(),
             joins: Joins::default(),
             paths: HostMutex::new(PathCache::default()),
             services: Services::new(),
@@ -119,7 +126,7 @@ impl Ibcm {
             for attr in device.cached_ports() {
                 let at = attr.gids.iter().position(|own| *own == gid && own.guid != 0);
                 let Some(at) = at.filter(|_| attr.state == PortState::Active) else { continue };
-                if *device.detaching.lock() {
+                if self.accesses.is_going(device.guid) {
                     return Err(IBT_HCA_BUSY_DETACHING);
                 }
                 return Ok(Local { device, attr, sgid_ix: at as u32 });
@@ -131,6 +138,11 @@ impl Ibcm {
     /// See [`crate::untold_leaves`].
     pub(crate) fn untold_leaves(&self) -> Vec<(Gid, Gid)> {
         self.joins.untold()
+    }
+
+    /// See [`crate::joins`].
+    pub(crate) fn joins_counted(&self) -> Vec<((Gid, u64), u32)> {
+        self.joins.counted()
     }
 
     /// See [`crate::refused_leaves`].
@@ -182,6 +194,8 @@ impl Ibcm {
 
     /// Asks the port's subnet administration; waits for its turn and for the answer.
     fn ask(&self, local: &Local, request: &Request) -> Result<Message, SaError> {
+        // It may be about to go since the port was found.
+        let _access = self.accesses.begin(local.device.guid).ok_or(SaError::NoSession)?;
         let session = self.session(&local.device, &local.attr)?;
         let _turn = self.flow.enter();
         session.call(request)
@@ -217,6 +231,13 @@ impl CmHooks for Ibcm {
         silent.map(|session| session.told_as()).collect()
     }
 
+    fn clients_are_gone(&self) {
+        let sessions: Vec<Arc<Session>> = self.sessions.lock().values().cloned().collect();
+        for session in sessions {
+            self.joins.left_alone(session.port().guid.0, session.is_silent(ABANDONED), ABANDONED);
+        }
+    }
+
     fn established(&self, _kernel: &Kernel, channel: &Arc<Channel>) {
         self.channel_established(channel);
     }
@@ -236,6 +257,21 @@ impl CmHooks for Ibcm {
         Ibcm::keeps(self, guid)
     }
 
+    fn lets_go(&self, guid: u64) -> Result<(), String> {
+        match self.accesses.drain(guid) {
+            0 => Ibcm::keeps(self, guid).map_or(Ok(()), Err),
+            asked => Err(format!("ibcm: {asked} questions to subnet administration are out")),
+        }
+    }
+
+    fn hca_stays(&self, guid: u64) {
+        self.accesses.end(guid);
+    }
+
+    fn hca_pulled(&self, guid: u64) {
+        self.accesses.go(guid);
+    }
+
     fn hca_removed(&self, kernel: &Kernel, guid: u64) {
         crate::umad::hca_removed(kernel, guid);
         let mut sessions = self.sessions.lock();
@@ -247,6 +283,7 @@ impl CmHooks for Ibcm {
         for session in gone {
             session.end();
         }
+        self.accesses.end(guid);
         self.paths.lock().invalidate();
         self.forget_connections(guid);
     }

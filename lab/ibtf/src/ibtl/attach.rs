@@ -6,8 +6,9 @@ use crate::os;
 use crate::status::*;
 use fakekernel::{Cx, Export, FaultKind, HostMutex, WaitQueue, cx, export, race};
 use illumos_sys_hdrs::{
-    IBT_CM, IBT_DM, IBT_DM_AGENT, IBT_GENERIC_MISC, IBT_IBMA, IBT_INSUFF_RESOURCE, IBT_TEST_DEV, IBTI_V_CURR,
-    dev_info_t, ib_guid_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t, ibt_hca_hdl_t, ibt_status_t,
+    IBT_CM, IBT_DM, IBT_DM_AGENT, IBT_GENERIC_MISC, IBT_IBMA, IBT_INSUFF_RESOURCE, IBT_NETWORK, IBT_TEST_DEV,
+    IBTI_V_CURR, dev_info_t, ib_guid_t, ibt_async_handler_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t,
+    ibt_hca_hdl_t, ibt_status_t,
 };
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
@@ -65,23 +66,32 @@ unsafe extern "C" fn ibt_attach(
     // SAFETY: the name of a client is a C string that lives as long as the module information, until detach.
     let name = unsafe { CStr::from_ptr(info.mi_clnt_name) };
     let name: String = name.to_string_lossy().chars().take(NAME_LEN).collect();
-    let client = Client {
-        name: name.clone(),
-        class,
-        handler: info.mi_async_handler,
-        private: Opaque::of(clnt_private),
-        opens: HostMutex::new(BTreeMap::new()),
-        notices: NoticeHandler::default(),
-        services: AtomicU32::new(0),
-        callbacks: HostMutex::new(0),
-        idle: WaitQueue::new("callbacks of a detaching IBTF client"),
-    };
+    let client = new_client(&name, class, info.mi_async_handler, Opaque::of(clnt_private));
     let client = Arc::new(client);
     race::release(client.key());
     let handle = ibtl.clients.insert_arc(client);
     hold(kernel, "ibt client", handle, name);
     out!(ibt_hdl_p, handle.cast());
     IBT_SUCCESS
+}
+
+fn new_client(name: &str, class: u32, handler: ibt_async_handler_t, private: Opaque) -> Client {
+    Client {
+        name: name.to_owned(),
+        class,
+        handler,
+        private,
+        opens: HostMutex::new(BTreeMap::new()),
+        notices: NoticeHandler::default(),
+        services: AtomicU32::new(0),
+        callbacks: HostMutex::new(0),
+        idle: WaitQueue::new("callbacks of a detaching IBTF client"),
+    }
+}
+
+/// A client that is no module's and hears nothing.
+pub(super) fn native_client(name: &str, class: u32) -> Arc<Client> {
+    Arc::new(new_client(name, class, None, Opaque::default()))
 }
 
 unsafe extern "C" fn ibt_detach(ibt_hdl: ibt_clnt_hdl_t) -> ibt_status_t {
@@ -98,6 +108,13 @@ unsafe extern "C" fn ibt_detach(ibt_hdl: ibt_clnt_hdl_t) -> ibt_status_t {
     let Some(client) = take(&cx, &ibtl.clients, ibt_hdl) else { return IBT_INVALID_PARAM };
     client.wait_for_callbacks();
     drop_hold(cx.kernel(), "ibt client", ibt_hdl);
+    let is_network = |client: &Client| client.class == IBT_NETWORK.0;
+    if is_network(&client) && !ibtl.clients.all().iter().any(|other| is_network(other)) {
+        let hooks = ibtl.cm.lock().clone();
+        if let Some(hooks) = hooks {
+            hooks.clients_are_gone();
+        }
+    }
     IBT_SUCCESS
 }
 

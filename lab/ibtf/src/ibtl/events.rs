@@ -43,8 +43,19 @@ pub(crate) trait CmHooks: Send + Sync {
     fn hca_added(&self, kernel: &Kernel, device: &Arc<Device>);
     /// What of the communication manager's keeps an HCA that every client let go of; `ibcm_hca_detach` waits for that.
     fn keeps(&self, guid: u64) -> Option<String>;
+    /// The communication manager is told that an HCA goes (`ibcm_hca_detach`), which waits a while for what is asked of its ports. May block.
+    ///
+    /// # Errors
+    /// What keeps it.
+    fn lets_go(&self, guid: u64) -> Result<(), String>;
+    /// The HCA stays.
+    fn hca_stays(&self, guid: u64);
+    /// The HCA is out of its place: nothing is asked of its ports from now on.
+    fn hca_pulled(&self, guid: u64);
     /// An HCA is going, after every client let go of it.
     fn hca_removed(&self, kernel: &Kernel, guid: u64);
+    /// The last client of a network class is gone.
+    fn clients_are_gone(&self);
     /// GID index 0 of each port whose subscription to reports does not stand: a new listener is told so.
     fn unsubscribed_ports(&self, kernel: &Kernel) -> Vec<Gid>;
 }
@@ -333,8 +344,8 @@ fn tell_cm(kernel: &Kernel, device: &Arc<Device>, delivery: &Delivery) {
     }
 }
 
-/// The waves of clients, each over before the next begins: IBMA, then DM and CM (one after the other when an HCA comes), then
-/// everybody else.
+/// The waves of clients that hear of an event or of a new HCA, each over before the next begins: IBMA, then DM and CM (one after the other
+/// when an HCA comes), then all others.
 fn waves(kernel: &Kernel, attaching: bool) -> [Vec<Arc<Client>>; 4] {
     let mut waves: [Vec<Arc<Client>>; 4] = Default::default();
     for client in Ibtl::of(kernel).clients.all() {
@@ -350,27 +361,40 @@ fn waves(kernel: &Kernel, attaching: bool) -> [Vec<Arc<Client>>; 4] {
 }
 
 fn tell_clients(kernel: &Kernel, device: &Arc<Device>, delivery: Delivery) {
-    let tasks = system_taskq(kernel);
     for wave in waves(kernel, delivery.code == IBT_HCA_ATTACH_EVENT) {
-        let latch = Latch::new(wave.len());
-        for client in wave {
-            client.begin_callback();
-            let (kernel2, device, latch2) = (kernel.clone(), device.clone(), latch.clone());
-            let account = Account::kernel("asynchronous event");
-            tasks.dispatch(TaskFlag::Sleep, account, move || {
-                tell_client(&kernel2, &client, &device, delivery);
-                client.end_callback();
-                latch2.count_down();
-            });
-        }
-        latch.wait();
+        tell_wave(kernel, device, wave, delivery);
     }
 }
 
+/// Every client hears of an HCA that is there: also of one that was to go and stays, and also a client that has it open. May block.
+pub(super) fn tell_attached(kernel: &Kernel, device: &Arc<Device>) {
+    tell_clients(kernel, device, Delivery { code: IBT_HCA_ATTACH_EVENT, port: 0, event: None });
+}
+
+/// These clients hear that an HCA goes, as far as they have it open. May block.
+pub(super) fn tell_detached(kernel: &Kernel, device: &Arc<Device>, clients: Vec<Arc<Client>>) {
+    tell_wave(kernel, device, clients, Delivery { code: IBT_HCA_DETACH_EVENT, port: 0, event: None });
+}
+
+fn tell_wave(kernel: &Kernel, device: &Arc<Device>, wave: Vec<Arc<Client>>, delivery: Delivery) {
+    let tasks = system_taskq(kernel);
+    let latch = Latch::new(wave.len());
+    for client in wave {
+        client.begin_callback();
+        let (kernel2, device, latch2) = (kernel.clone(), device.clone(), latch.clone());
+        let account = Account::kernel("asynchronous event");
+        tasks.dispatch(TaskFlag::Sleep, account, move || {
+            tell_client(&kernel2, &client, &device, delivery);
+            client.end_callback();
+            latch2.count_down();
+        });
+    }
+    latch.wait();
+}
+
 fn tell_client(kernel: &Kernel, client: &Client, device: &Device, delivery: Delivery) {
-    let everybody = [IBT_HCA_ATTACH_EVENT, IBT_HCA_DETACH_EVENT].contains(&delivery.code);
     let open = client.open(device.guid);
-    if !everybody && open.is_none() {
+    if delivery.code != IBT_HCA_ATTACH_EVENT && open.is_none() {
         return;
     }
     let mut event =
@@ -439,46 +463,4 @@ fn deliver_cq_error(kernel: &Kernel, device: &Device, num: CqNum) {
     let Some(cq) = device.cq(num) else { return };
     let mut event = ibt_async_event_t { ev_cq_hdl: cq.handle.get(), ..Default::default() };
     tell_owner(kernel, &cq.open, IBT_ERROR_CQ, &mut event);
-}
-
-// HCAs that come and go.
-
-/// Makes an HCA known and tells every client. May block.
-pub(crate) fn add_device(kernel: &Kernel, device: &Arc<Device>) {
-    let ibtl = Ibtl::of(kernel);
-    ibtl.devices.lock().insert(device.guid, device.clone());
-    let hooks = ibtl.cm.lock().clone();
-    if let Some(hooks) = hooks {
-        hooks.hca_added(kernel, device);
-    }
-    tell_attached(kernel, device);
-}
-
-/// Every client hears of an HCA that is there: one that was to go and stays, too.
-pub(crate) fn tell_attached(kernel: &Kernel, device: &Arc<Device>) {
-    tell_clients(kernel, device, Delivery { code: IBT_HCA_ATTACH_EVENT, port: 0, event: None });
-}
-
-/// Tells every client that the HCA goes and forgets it. May block.
-///
-/// # Errors
-/// The names of the clients that still hold it; then it stays, closed to new opens.
-pub(crate) fn remove_device(kernel: &Kernel, device: &Arc<Device>) -> Result<(), Vec<String>> {
-    let ibtl = Ibtl::of(kernel);
-    *device.detaching.lock() = true;
-    tell_clients(kernel, device, Delivery { code: IBT_HCA_DETACH_EVENT, port: 0, event: None });
-    let hooks = ibtl.cm.lock().clone();
-    let clients = ibtl.clients.all();
-    let holds = |client: &&Arc<Client>| client.opens.lock().contains_key(&device.guid);
-    let clients = clients.iter().filter(holds).map(|client| client.name.clone());
-    let holders: Vec<String> =
-        clients.chain(hooks.as_ref().and_then(|hooks| hooks.keeps(device.guid))).collect();
-    if !holders.is_empty() {
-        return Err(holders);
-    }
-    ibtl.devices.lock().remove(&device.guid);
-    if let Some(hooks) = hooks {
-        hooks.hca_removed(kernel, device.guid);
-    }
-    Ok(())
 }

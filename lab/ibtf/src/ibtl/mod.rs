@@ -7,6 +7,7 @@ mod cq;
 mod cq_threads;
 mod device;
 mod events;
+mod going;
 mod handover;
 mod hca;
 mod memory;
@@ -26,10 +27,8 @@ pub(crate) use channel::connection_is_over;
 pub use cq_threads::Stranger;
 pub(crate) use cq_threads::set_stranger;
 pub(crate) use device::Device;
-pub(crate) use events::{
-    CmHooks, HostEvents, PortEvent, add_device, call, deliver, emptied, happened, management, remove_device,
-    tell_attached,
-};
+pub(crate) use events::{CmHooks, HostEvents, PortEvent, call, deliver, emptied, happened, management};
+pub(crate) use going::{Keeper, add_device, remove_device, remove_pulled};
 pub use handover::{ChannelShown, CqShown, channels};
 pub(crate) use hca::RDMA_DEPTH;
 pub(crate) use notices::{SubnetEvent, notify};

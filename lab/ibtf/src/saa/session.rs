@@ -172,6 +172,11 @@ impl Session {
         self.state.lock().available
     }
 
+    /// Whether there was no answer for so long.
+    pub fn is_silent(&self, time: Nanos) -> bool {
+        self.state.lock().last_answer.is_none_or(|at| now() - at >= time)
+    }
+
     /// Opens the session unless it is open; waits while another thread is at it.
     pub fn ensure_open(&self) {
         let mut state = self.state.lock();

@@ -114,6 +114,7 @@ fn carry_out(shared: &KArc<Shared>, effect: Effect) {
     match effect {
         Effect::Job(job) => queue(shared, job),
         Effect::Call(call) => ask(shared, call),
+        Effect::Owe(debt) => shared.owe(debt),
         Effect::Packets => shared.transmitters.send_resolved(),
         Effect::Waited => {
             // Whatever they came to: the order is kept by the connection.

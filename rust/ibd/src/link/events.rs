@@ -3,7 +3,7 @@
 use ibtf::{AsyncEvent, ClientHandler, Gid, McgInfo, PortState, SubnetEvent};
 use ipoib::Mgid;
 use ipoib::{link, paths};
-use kernel::{KArc, log};
+use kernel::{KArc, MayBlock, log};
 
 use super::Shared;
 use super::qp_failures::Failure;
@@ -26,7 +26,7 @@ impl Events {
 }
 
 impl ClientHandler for Events {
-    fn async_event(&self, event: AsyncEvent) {
+    fn async_event(&self, event: AsyncEvent, may_block: &MayBlock) {
         match event {
             AsyncEvent::PortDown { hca_guid, port } => {
                 self.port_event(hca_guid, port, link::Event::PortEvent);
@@ -42,6 +42,9 @@ impl ClientHandler for Events {
                 self.port_event(hca_guid, port, link::Event::SmChanged);
             }
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.0.hca_removed(),
+            AsyncEvent::HcaAttached { hca_guid } if hca_guid == self.0.node.hca.get() => {
+                self.0.hca_attached(may_block)
+            }
             AsyncEvent::ChannelFailed(id) => {
                 log!(note, self.0.name, "catastrophic channel error");
                 self.0.tell(|control| control.failures.keep(Failure::Channel(id)));

@@ -100,6 +100,11 @@ impl Shared {
         }
     }
 
+    /// The adapter that was gone is there again. **Any** context.
+    pub(super) fn found(&self) {
+        self.dip.service_impact(Impact::Restored);
+    }
+
     /// The adapter is gone, and the link with it. **Any** context.
     pub(super) fn lost(&self) {
         self.dip.service_impact(Impact::Lost);

@@ -3,8 +3,7 @@
 use core::fmt;
 
 use gldv3::{Config, InstanceNumber, LinkId, Registration};
-use ibtf::{Client, ClientInfo, Hca, Pd, Status};
-use ipoib::link::Event;
+use ibtf::{Client, ClientInfo, Status};
 use ipoib::{Gid, LinkAddr, PKey, Qpn};
 use kernel::ddi::DevInfo;
 use kernel::thread::Worker;
@@ -17,12 +16,13 @@ use super::control::{Control, Stopped};
 use super::events::Events;
 use super::interrupts::Interrupts;
 use super::job_queue::Queue;
-use super::patience::{PATIENCE, Patience};
+use super::patience::Patience;
 use super::rings::RingCount;
 use super::settings::Key;
 use super::statistics::Statistics;
 use super::traffic::end_traffic;
 use super::{Name, Outstanding, Provider, Shared, control_thread};
+use crate::adapter::Overdue;
 use crate::common::Common;
 use crate::counters::Asked;
 use crate::directory::{Directory, Listing};
@@ -38,6 +38,8 @@ pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
 /// How long a start waits for the address: a port query and a queue pair.
 const ADDRESS: Duration = Duration::from_secs(1);
+/// As long as a question to the SA takes at most: `ibmf` asks one that showed signs of life for 240 s (`ibmf_saa_impl.c`).
+const QUESTION: core::time::Duration = core::time::Duration::from_secs(300);
 /// As long as `ibmf` asks an SA that is busy again and again.
 const BUSY: Duration = Duration::from_secs(10);
 
@@ -79,7 +81,11 @@ impl Threads {
 }
 
 /// Says what cannot be had, if it cannot.
-fn named<T, E: fmt::Display + Into<Errno>>(name: &Name, what: &str, made: Result<T, E>) -> Result<T, Errno> {
+pub(super) fn named<T, E: fmt::Display + Into<Errno>>(
+    name: &Name,
+    what: &str,
+    made: Result<T, E>,
+) -> Result<T, Errno> {
     made.map_err(|error| {
         log!(warn, name, "cannot get {what}: {error}");
         error.into()
@@ -141,12 +147,11 @@ impl Link {
         if self.registration.is_started() {
             return false;
         }
-        let mut patience = Patience::begins(now());
-        let idle = self.inner.rest(|left| patience.lasts(now(), left.is_connections()));
-        if !idle {
+        let rests = self.inner.come_to_rest(|left| left.is_connections());
+        if !rests {
             self.say_why_busy();
         }
-        idle
+        rests
     }
 
     /// Shows the link to dls again, in a zone; whether dls has it now. **May block.**
@@ -159,16 +164,10 @@ impl Link {
         result.is_ok()
     }
 
-    /// Whether nothing is out: no answer awaited, no buffer lent. Waits a little for what a stop has left. **May block.**
-    fn is_idle(&self) -> bool {
-        let deadline = now() + PATIENCE;
-        self.inner.rest(|_| now() < deadline)
-    }
-
     /// Undoes everything, or hands the link back, working. **May block.**
     pub(crate) fn detach(self) -> Result<(), (Self, Errno)> {
         self.inner.take_questions(false);
-        if !self.is_idle() {
+        if !self.inner.come_to_rest(|_| false) || self.is_kept() {
             self.say_why_busy();
             self.inner.take_questions(true);
             return Err((self, Errno::EBUSY));
@@ -185,6 +184,16 @@ impl Link {
                 Err((Self { registration, inner }, error))
             }
         }
+    }
+
+    /// Whether memberships keep the last instance on a port for a while.
+    fn is_kept(&self) -> bool {
+        let shared = &self.inner.shared;
+        let memberships = shared.pool.is_kept_by(&shared.node);
+        if memberships != 0 {
+            log!(note, shared.name, "busy, still to be ended at the SA: {memberships} memberships");
+        }
+        memberships != 0
     }
 
     /// One line for whoever wants the system suspended. **Any** context.
@@ -224,11 +233,8 @@ impl Inner {
         let client = Client::attach(&common.clients, dip, &CLIENT, may_block, Events(shared.clone()));
         let client = named(name, "IBTF client", client)?;
         self.client = Some(client.clone());
-        shared.hardware.open(|| {
-            let hca = named(name, "adapter", Hca::open(&client, shared.node.hca.get(), may_block))?;
-            let pd = named(name, "protection domain", Pd::new(&hca, may_block))?;
-            Ok((hca, pd))
-        })?;
+        *shared.client.lock() = Some(client.clone());
+        shared.hardware.open(|| shared.open_hardware(&client, may_block))?;
         let interrupts =
             Interrupts::new(dip, &shared.delivery, &shared.transmitters, &shared.send_completions, may_block);
         let interrupts = KArc::new_waiting(named(name, "soft interrupts", interrupts)?, may_block);
@@ -251,27 +257,62 @@ impl Inner {
         self.shared.outstanding()
     }
 
+    /// Whether the link is at rest, or can go. Waits a little for what a stop has left: longer while what is left `is_worth` it, or while groups are left.
+    /// What the SA has not answered then is handed over. **May block.**
+    fn come_to_rest(&self, is_worth: impl Fn(&Outstanding) -> bool) -> bool {
+        let mut patience = Patience::begins(now());
+        if self.rest(|left| patience.lasts(now(), is_worth(left), left.memberships())) {
+            return true;
+        }
+        self.shared.hand_over();
+        let mut patience = Patience::begins(now());
+        self.wait_while(|left| !self.can_go(left) && patience.lasts(now(), false, 0))
+    }
+
+    /// Questions to the SA may outlive a partition, with its memory; of an instance of a device node nothing may be left after a detach.
+    fn can_go(&self, left: &Outstanding) -> bool {
+        let is_partition = self.shared.pool.has_instance(&self.shared.node);
+        if is_partition { left.is_questions() } else { left.is_nothing() }
+    }
+
     /// Waits until the link is at rest, or no longer is to be waited for what is left; whether it is. **May block.**
     fn rest(&self, mut waits: impl FnMut(&Outstanding) -> bool) -> bool {
+        self.wait_while(|left| !left.is_nothing() && waits(left));
+        self.outstanding().is_nothing()
+    }
+
+    /// Whether the link can go then. **May block.**
+    fn wait_while(&self, mut waits: impl FnMut(&Outstanding) -> bool) -> bool {
         loop {
             let left = self.outstanding();
-            if left.is_nothing() {
-                return true;
-            }
             if !waits(&left) {
-                return false;
+                return self.can_go(&left);
             }
             kernel::time::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// A link started and stopped between the last look and the unregistration has something left to do, which nothing can refuse any more. What is
+    /// out longer than IBTF asks an SA, and lent that long, is left where it is. **May block**, for some minutes.
+    fn end(&self) {
+        if self.come_to_rest(|_| false) {
+            return;
+        }
+        let (mut overdue, deadline) = (Overdue::begins(), now() + QUESTION);
+        self.wait_while(|left| {
+            if let Some(seconds) = overdue.seconds() {
+                log!(note, self.shared.name, "detaching has waited for {seconds} s for: {left}");
+            }
+            !self.can_go(left) && now() < deadline
+        });
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
         self.shared.announcer.end();
-        // A link started and stopped between the last look and the unregistration has something left to do.
         if self.threads.is_some() {
-            self.rest(|_| true);
+            self.end();
         }
         self.listing = None;
         self.member = None;
@@ -279,7 +320,11 @@ impl Drop for Inner {
         self.threads = None;
         let listener = self.shared.listener.lock().take();
         drop(listener);
-        let _ = self.shared.hardware.withdraw().close(|| self.shared.tidy());
+        self.shared.close_hardware("the adapter");
+        self.shared.hardware.shut();
+        // Nothing is opened any more: whoever took a clone has dropped it.
+        let client = self.shared.client.lock().take();
+        drop(client);
         // No CQ is left that triggers them.
         let interrupts = self.shared.interrupts.lock().take();
         drop(interrupts);
@@ -297,8 +342,7 @@ impl Shared {
         self.settings.lock().get(Key::Debug) >= level
     }
 
-    /// Asks the SA about a GID. **May block**, for minutes. IBTF repeats what an SA is too busy for ten times, a second apart, and then says
-    /// that there is nothing of the kind: that is taken for no answer.
+    /// Asks the SA about a GID. **May block**, for minutes.
     pub(super) fn ask<T>(
         &self,
         what: Asked,
@@ -307,15 +351,7 @@ impl Shared {
     ) -> Result<T, Status> {
         self.counters.sa.ask(what);
         probes::sa_ask(self.number, what.name(), about);
-        let begun = Instant::now();
-        let answer = match call() {
-            Err(Status::MCG_RECORDS_NOT_FOUND | Status::PATH_RECORDS_NOT_FOUND)
-                if Instant::now() - begun >= BUSY =>
-            {
-                Err(Status::IBMF_TIMEOUT)
-            }
-            answer => answer,
-        };
+        let answer = unless_busy(call);
         self.answered(what, about, answer.as_ref().map(drop).map_err(|status| *status));
         answer
     }
@@ -352,13 +388,19 @@ impl Shared {
     /// thread that is handing packets up, for a CQ handler that is running, and, if the link takes connections, for handlers of `ibcm` that
     /// are running.
     pub(super) fn stop(&self) {
+        self.end(|control| control.wanted = false, || self.delivery.shut());
+    }
+
+    /// Stops the machines and frees what they had. `before` is told to the machines with the stop; `after` ends what the link has beside them.
+    pub(super) fn end(&self, before: impl FnOnce(&mut Control), after: impl FnOnce()) {
         let mut control = self.control.lock();
+        before(&mut control);
         let Stopped { pairs, had_traffic, up_to, shared_receive } = control.stop(now());
         drop(control);
         self.control.notify_all();
         self.take_calls_back();
         // Also for a queue pair that a worker is taking down.
-        self.delivery.shut();
+        after();
         // No group is heard any more: nothing is attached by this.
         let _ = self.update_attachments(None);
         if had_traffic {
@@ -380,22 +422,18 @@ impl Shared {
         pools.close();
         self.retire(pools);
     }
+}
 
-    /// The adapter goes: everything on it is freed before this returns, whoever has it: a worker, a callback that brings an
-    /// answer, or whoever is closing the link. What is lent is memory of ours, which no adapter has a right to any more; it is
-    /// freed when it comes home.
-    pub(super) fn hca_removed(&self) {
-        log!(warn, self.name, "the adapter was removed");
-        self.lost();
-        let hardware = self.hardware.withdraw();
-        self.tell(|control| {
-            control.removed = true;
-            control.link.handle_event(now(), Event::PortEvent);
-        });
-        self.stop();
-        if !hardware.close(|| self.tidy()) {
-            log!(warn, self.name, "the adapter that was removed is still in use");
+/// IBTF repeats what an SA is too busy for ten times, a second apart, and then says that there is nothing of the kind: that is taken for no answer.
+pub(super) fn unless_busy<T>(call: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
+    let begun = Instant::now();
+    match call() {
+        Err(Status::MCG_RECORDS_NOT_FOUND | Status::PATH_RECORDS_NOT_FOUND)
+            if Instant::now() - begun >= BUSY =>
+        {
+            Err(Status::IBMF_TIMEOUT)
         }
+        answer => answer,
     }
 }
 

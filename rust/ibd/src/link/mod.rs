@@ -19,6 +19,7 @@
 //! ([`delivery`]) are taken inside it. None is held
 //! across an upcall, a blocking call, or the freeing of a packet.
 
+mod adapter_events;
 mod announce;
 mod attempts;
 mod backlog;
@@ -28,6 +29,7 @@ mod delivery;
 mod events;
 mod fma;
 mod handles;
+mod handover;
 mod incoming;
 mod interrupts;
 mod job_queue;
@@ -93,7 +95,7 @@ use crate::secret;
 
 pub(crate) use lifecycle::Link;
 pub(crate) use provider::Provider;
-pub(crate) use sa_calls::Call;
+pub(crate) use sa_calls::{Call, end_debt, join_state};
 pub(crate) use settings::MOST_PATH_LOOKUPS;
 
 /// What every part of a link knows.
@@ -121,6 +123,8 @@ pub(crate) struct Shared {
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
     hardware: Held<Hardware>,
+    /// As whom IBTF knows the link, from attach to detach. Whoever takes a clone drops it while [`Self::hardware`] is being opened.
+    client: Mutex<Option<Client>>,
     rates: StaticRates,
     /// Buffers of queue pairs that are gone, some of them still lent.
     retired: Mutex<Retired>,
@@ -260,6 +264,7 @@ impl Shared {
             interrupts: Mutex::new_waiting(None, may_block),
             settings: Mutex::new_waiting(Settings::default(), may_block),
             hardware: Held::new(may_block),
+            client: Mutex::new_waiting(None, may_block),
             rates: StaticRates::new(name.clone()),
             retired: Mutex::new_waiting(Retired::default(), may_block),
             listener: Mutex::new_waiting(None, may_block),
@@ -418,6 +423,16 @@ impl Outstanding {
     /// Nothing but connections that were closed.
     fn is_connections(&self) -> bool {
         self.control.is_connections() && self.is_calm()
+    }
+
+    /// Nothing but questions to the SA that are out, of a link that has handed over all else.
+    fn is_questions(&self) -> bool {
+        self.control.is_questions() && self.pools == 0 && !self.jobs && !self.news
+    }
+
+    /// How many groups there are to leave.
+    fn memberships(&self) -> usize {
+        self.control.memberships()
     }
 
     /// Nothing beside what the state machines have.

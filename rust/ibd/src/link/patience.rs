@@ -6,29 +6,32 @@ use ipoib::Instant;
 
 /// How long detach waits for what a stop has left to do before it says that the link is busy.
 pub(crate) const PATIENCE: Duration = Duration::from_millis(2000);
-/// How long the deletion of a partition waits if all that is left are connections: for some seconds IBTL keeps the queue pair of one
-/// that was closed.
-const CONNECTIONS: Duration = Duration::from_secs(20);
+/// How long it waits if all that is left are connections, or if one group after the other is left: for some seconds IBTL keeps the queue pair of a connection
+/// that was closed, and an SA that answers is worth waiting for.
+const LONGEST: Duration = Duration::from_secs(20);
 
-/// That of the deletion of a partition.
+/// That of a detach and of the deletion of a partition.
 pub(crate) struct Patience {
     begun: Instant,
-    /// When nothing but connections was left last.
-    only_connections: Instant,
+    /// When nothing but connections was left last, or a group was left.
+    progress: Instant,
+    /// The fewest groups that were to be left so far.
+    groups: usize,
 }
 
 impl Patience {
     pub(crate) fn begins(now: Instant) -> Self {
-        Self { begun: now, only_connections: now }
+        Self { begun: now, progress: now, groups: usize::MAX }
     }
 
-    /// Whether to wait on, if something is left: nothing but connections, or something else. That may come and go in between, as what the control
-    /// thread does every few seconds and a question about a neighbour do.
-    pub(crate) fn lasts(&mut self, now: Instant, are_connections: bool) -> bool {
-        if are_connections {
-            self.only_connections = now;
+    /// Whether to wait on, if something is left: nothing but connections, or something else, so many groups among it. The former may come and go in between, as
+    /// what the control thread does every few seconds and a question about a neighbour do.
+    pub(crate) fn lasts(&mut self, now: Instant, are_connections: bool, groups: usize) -> bool {
+        if are_connections || groups < self.groups {
+            self.progress = now;
         }
-        now < self.begun + CONNECTIONS && now < self.only_connections + PATIENCE
+        self.groups = self.groups.min(groups);
+        now < self.begun + LONGEST && now < self.progress + PATIENCE
     }
 }
 
@@ -45,12 +48,20 @@ mod tests {
     /// When it ends, if it is asked every ten milliseconds.
     fn ends(are_connections: impl Fn(u64) -> bool) -> u64 {
         let mut patience = Patience::begins(at(0));
-        (0..).map(|n| 10 * n).find(|now| !patience.lasts(at(*now), are_connections(*now))).unwrap_or(0)
+        (0..).map(|n| 10 * n).find(|now| !patience.lasts(at(*now), are_connections(*now), 0)).unwrap_or(0)
     }
 
     #[test]
     fn connections_are_waited_for_longer_than_anything_else() {
         assert_eq!((ends(|_| true), ends(|_| false)), (20_000, 2_000));
+    }
+
+    #[test]
+    fn groups_that_are_left_one_after_the_other_are_waited_for() {
+        let mut patience = Patience::begins(at(0));
+        let groups = |n: u64| 100_usize.saturating_sub(n as usize / 150);
+        let ends = (0..).map(|n| 10 * n).find(|now| !patience.lasts(at(*now), false, groups(*now)));
+        assert_eq!(ends, Some(15_000 + 2_000), "the last one was left after 15 s");
     }
 
     #[test]

@@ -49,6 +49,7 @@ impl gldv3::Provider for Provider {
             drop(control);
             return Err(Errno::ENXIO);
         }
+        control.wanted = true;
         control.start(now());
         drop(control);
         // A receive ring opens the way when it is started.

@@ -4,13 +4,17 @@ use gldv3::ibpart::PartitionError;
 use gldv3::{InstanceNumber, LinkId};
 use ipoib::PKey;
 use kernel::ddi::DevInfo;
-use kernel::time::{Duration, sleep};
+use kernel::time::{Duration, Instant, sleep};
 use kernel::{Errno, MayBlock};
 
 use super::Refusal;
 use crate::common::Common;
 use crate::link::Link;
 use crate::node::Node;
+
+/// How long a creation that has failed waits for others to let go of its mac, and how often it looks.
+const PATIENCE: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// See the module's text.
 pub(super) struct PartitionLink {
@@ -21,7 +25,9 @@ pub(super) struct PartitionLink {
 }
 
 impl PartitionLink {
-    /// Makes the link of a zone. **May block.**
+    /// Makes the link of a zone. One that dls did not take, and that somebody holds, comes with the error: it is to be [undone](Self::undo) later.
+    /// **May block.**
+    #[inline(never)]
     pub(super) fn make(
         common: &Common,
         dip: DevInfo,
@@ -30,19 +36,33 @@ impl PartitionLink {
         id: LinkId,
         zone: i32,
         may_block: &MayBlock,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, (Refusal, Option<Self>)> {
         let number = id.0 as i32;
         let made = Link::attach(dip, node, pkey, InstanceNumber::Allocate, common, number, may_block);
         let link = made.map_err(|error| match error {
-            Errno::EIO => (error, Some(PartitionError::NoResource)),
-            other => (other, None),
+            Errno::EIO => ((error, Some(PartitionError::NoResource)), None),
+            other => ((other, None), None),
         })?;
         match link.registration().create_devnet(id, zone) {
             Ok(()) => Ok(Self { link, in_dls: true }),
-            Err(error) => {
-                detach_unseen(link);
-                Err((error, None))
+            Err(error) => Err(((error, None), Self { link, in_dls: false }.undo(PATIENCE).err())),
+        }
+    }
+
+    /// Undoes a link that dls does not have, or hands it back. Nobody has seen it, so nobody opens it; but whoever walks over all MACs holds
+    /// each for a moment. **May block**, little longer than the `patience`.
+    pub(super) fn undo(self, patience: Duration) -> Result<(), Self> {
+        let deadline = Instant::now() + patience;
+        let mut link = self.link;
+        loop {
+            match link.detach() {
+                Ok(()) => return Ok(()),
+                Err((back, _)) if Instant::now() >= deadline => {
+                    return Err(Self { link: back, in_dls: false });
+                }
+                Err((back, _)) => link = back,
             }
+            sleep(AGAIN);
         }
     }
 
@@ -65,13 +85,5 @@ impl PartitionLink {
                 Err((Self { link, in_dls }, error))
             }
         }
-    }
-}
-
-/// Nobody has seen the link, so nobody opens it; but whoever walks over all MACs holds each for a moment. **May block.**
-fn detach_unseen(mut link: Link) {
-    while let Err((back, _)) = link.detach() {
-        link = back;
-        sleep(Duration::from_millis(10));
     }
 }

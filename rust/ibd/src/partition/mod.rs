@@ -77,6 +77,8 @@ struct Made {
     forced: bool,
     /// The zone that made it: no zone but this and the global one unmakes it, and dls has it as this one's.
     zone: i32,
+    /// Its creation has failed, and it is still to be undone: it is no partition.
+    failed: bool,
     /// `None` while it is being made or unmade.
     value: Option<PartitionLink>,
 }
@@ -91,13 +93,23 @@ impl Ports {
     pub(crate) fn attach(&self, dip: DevInfo, node: Node, may_block: &MayBlock) -> Result<(), Errno> {
         let waiting = || (ArcRoom::new_waiting(may_block), Room::new_waiting(may_block));
         let ((shared, room), spare) = (waiting(), Some(waiting()));
-        let port = shared.fill(Port::attach(&self.common.clients, dip, node, may_block)?);
+        let port = shared.fill(Port::attach(&self.common, dip, node, may_block)?);
         self.lists.lock().ports.put(room, Attached { instance: dip.instance(), dip, port, spare });
         Ok(())
     }
 
     /// Detaches a port, unless partitions are made on it. Who asks about it meanwhile finds it gone. **May block.**
     pub(crate) fn detach(&self, dip: DevInfo) -> Result<(), Errno> {
+        self.undo_failed();
+        let memberships = self.port(dip.instance()).map_or(0, |(_, port)| port.is_kept_by());
+        if memberships != 0 {
+            log!(
+                note,
+                dip,
+                "busy, still to be ended at the SA: {memberships} memberships of links that are gone"
+            );
+            return Err(Errno::EBUSY);
+        }
         let mut extra = spare().ok();
         let mut entry = self.take_port(dip, extra.is_some())?;
         // A port that has none is taken only if there is another.
@@ -142,6 +154,7 @@ impl Ports {
 
     /// Makes a partition's link. **May block.**
     fn create(&self, record: &PartitionRecord, zone: i32, may_block: &MayBlock) -> Result<(), Refusal> {
+        self.undo_failed();
         let instance = record.header.port_instance;
         let (dip, port) = self.port(instance).ok_or((Errno::EINVAL, Some(PartitionError::InvalidPort)))?;
         let pkey =
@@ -153,15 +166,18 @@ impl Ports {
         let link = LinkId(record.partition_link);
         let node = Node { pkey: Some(pkey), ..*port.node() };
         let device_link = record.header.link;
-        let made = Made { link, device_link, instance, node, pkey, forced, zone, value: None };
+        let made = Made { link, device_link, instance, node, pkey, forced, zone, failed: false, value: None };
         self.reserve(made, may_block)?;
         match PartitionLink::make(&self.common, dip, node, pkey, link, zone, may_block) {
             Ok(made) => {
                 self.put(link, made);
                 Ok(())
             }
-            Err(refusal) => {
-                self.forget(link);
+            Err((refusal, left)) => {
+                match left {
+                    Some(left) => self.keep_failed(link, left),
+                    None => self.forget(link),
+                }
                 log!(warn, dip, "no link for P_Key {:04x}: {}", pkey.get(), refusal.0);
                 Err(refusal)
             }
@@ -189,6 +205,34 @@ impl Ports {
         }
     }
 
+    /// The creation of a link has failed, and somebody holds its mac: it is undone later.
+    fn keep_failed(&self, link: LinkId, value: PartitionLink) {
+        let mut lists = self.lists.lock();
+        if let Some(made) = lists.partitions.find_mut(|made| made.link == link && made.value.is_none()) {
+            made.failed = true;
+            made.value = Some(value);
+        }
+    }
+
+    /// Undoes links whose creation has failed, as far as nobody holds them any more. **May block**, for some seconds.
+    fn undo_failed(&self) {
+        loop {
+            let mut lists = self.lists.lock();
+            let failed = lists.partitions.find_mut(|made| made.failed && made.value.is_some());
+            let Some((link, value)) = failed.and_then(|made| Some((made.link, made.value.take()?))) else {
+                return;
+            };
+            drop(lists);
+            match value.undo(Duration::ZERO) {
+                Ok(()) => self.forget(link),
+                Err(value) => {
+                    self.keep_failed(link, value);
+                    return;
+                }
+            }
+        }
+    }
+
     fn forget(&self, link: LinkId) {
         let mut lists = self.lists.lock();
         let made = lists.partitions.take(|made| made.link == link);
@@ -201,7 +245,8 @@ impl Ports {
     fn delete(&self, link: LinkId, zone: i32) -> Result<(), Errno> {
         let (value, owner) = {
             let mut lists = self.lists.lock();
-            let may = |made: &Made| made.link == link && (zone == GLOBAL_ZONE || zone == made.zone);
+            let may =
+                |made: &Made| made.link == link && !made.failed && (zone == GLOBAL_ZONE || zone == made.zone);
             let made = lists.partitions.find_mut(may).ok_or(Errno::ENOENT)?;
             (made.value.take().ok_or(Errno::EBUSY)?, made.zone)
         };
@@ -219,7 +264,8 @@ impl Ports {
 
     fn partition(&self, link: LinkId) -> Result<PartitionRecord, Errno> {
         let lists = self.lists.lock();
-        let made = lists.partitions.iter().find(|made| made.link == link).ok_or(Errno::ENOENT)?;
+        let made = lists.partitions.iter().find(|made| made.link == link && !made.failed);
+        let made = made.ok_or(Errno::ENOENT)?;
         Ok(PartitionRecord {
             header: Header {
                 link: made.device_link,
@@ -272,16 +318,17 @@ fn check_port(port: &Port, pkey: PKey) -> Result<(), Refusal> {
 impl PartitionSource for Ports {
     fn get(&self, link: u32) -> Option<Partition> {
         let lists = self.lists.lock();
-        lists.partitions.iter().find(|made| made.link.0 == link).map(Made::describe)
+        lists.partitions.iter().find(|made| made.link.0 == link && !made.failed).map(Made::describe)
     }
 
     fn all(&self, may_block: &MayBlock) -> KVec<Partition> {
         let mut all = KVec::new();
         loop {
             let lists = self.lists.lock();
-            let count = lists.partitions.iter().count();
+            let shown = || lists.partitions.iter().filter(|made| !made.failed);
+            let count = shown().count();
             if count <= all.capacity() {
-                for made in lists.partitions.iter() {
+                for made in shown() {
                     // There is room for each.
                     let _ = all.push_within_capacity(made.describe());
                 }

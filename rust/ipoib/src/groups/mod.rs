@@ -51,7 +51,7 @@ pub struct Config {
     pub operations: u16,
     /// After a failed join or leave.
     pub retry: Backoff,
-    /// Leaves tried before a membership is left to the SA to forget.
+    /// Leaves tried before a membership is [owed](Action::Owe); a machine that stops tries one.
     pub leave_attempts: u32,
     /// How long a membership that only transmit asked for outlives its last use.
     pub idle: Duration,
@@ -219,6 +219,20 @@ pub enum Action<G> {
         /// What the last join returned; `None` if none was ever answered.
         info: Option<G>,
     },
+    /// Nothing more is done about a membership that a leave has not ended: its debt is another one's from now on. As for [`Action::Leave`], but
+    /// nothing is answered.
+    Owe {
+        /// The group.
+        group: Mgid,
+        /// All roles that the SA may have the port in.
+        roles: Roles,
+        /// Those of the joins that IBTF counts.
+        counted: Roles,
+        /// Successful joins to undo.
+        joins: u32,
+        /// What the last join returned; `None` if none was ever answered.
+        info: Option<G>,
+    },
     /// List all groups of the partition; answer with [`Event::Exists`] for each and [`Event::Listed`].
     List,
     /// Answers [`Groups::resolve`]; the group in canonical form.
@@ -276,6 +290,8 @@ pub struct Group<G> {
     failures: u32,
     /// A retry timer runs: no operation before it fires.
     waiting: bool,
+    /// What is held is to be owed.
+    gives_up: bool,
     asker: Asker,
     /// Whoever asked was told the way to it, and may remember it.
     remembered: bool,
@@ -297,6 +313,7 @@ impl<G> Group<G> {
             late: None,
             failures: 0,
             waiting: false,
+            gives_up: false,
             asker: Asker::None,
             remembered: false,
             forget: false,
@@ -500,6 +517,16 @@ where
             from = at + 1;
         }
         true
+    }
+
+    /// How many groups the port is in, or may be.
+    pub fn held(&self) -> usize {
+        let (mut from, mut held) = (0, 0);
+        while let Some((at, id)) = self.table.next_from(from) {
+            held += usize::from(self.table.get(id).is_some_and(|group| group.held.is_some()));
+            from = at + 1;
+        }
+        held
     }
 
     /// Whether the membership asked for by [`Groups::want`] is held and current.

@@ -18,9 +18,45 @@ where
     pub(super) fn next_operation(&mut self, now: Instant) -> Option<Action<G>> {
         while self.in_flight < self.config.operations.max(1) {
             let id = self.table.pop_front(WORK)?;
+            if let Some(debt) = self.given_up(id) {
+                return Some(debt);
+            }
             if let Some(action) = self.reconcile(now, id) {
                 self.in_flight += 1;
                 return Some(action);
+            }
+        }
+        None
+    }
+
+    /// What is held of a group whose leave came to nothing.
+    fn given_up(&mut self, id: Id) -> Option<Action<G>> {
+        let group = self.table.get_mut(id)?;
+        if group.operation != Operation::None || !core::mem::take(&mut group.gives_up) {
+            return None;
+        }
+        let held = group.held.take()?;
+        self.work(id);
+        Some(owe(&held))
+    }
+
+    /// A membership that a stopped machine still has and asks nothing about just now: it is owed ([`Action::Owe`]) instead of left. Call until `None`, when
+    /// the machine has no time for leaves.
+    pub fn hand_over(&mut self) -> Option<Action<G>> {
+        if self.mode != Mode::Stopped {
+            return None;
+        }
+        let mut from = 0;
+        while let Some((at, id)) = self.table.next_from(from) {
+            from = at + 1;
+            let Some(group) = self.table.get_mut(id) else { continue };
+            if group.operation == Operation::None
+                && let Some(held) = group.held.take()
+            {
+                (group.gives_up, group.waiting) = (false, false);
+                self.table.set_deadline(id, None);
+                self.work(id);
+                return Some(owe(&held));
             }
         }
         None
@@ -320,20 +356,23 @@ where
         }
         group.operation = Operation::None;
         self.in_flight -= 1;
-        let attempts = self.config.leave_attempts;
+        let stops = self.mode == Mode::Stopped;
         let role = group.role();
         let Some(held) = &mut group.held else { return };
-        // The SA has failed only where it was asked. Who gives up before that leaves joins behind that IBTF counts for good.
+        // The SA has failed only where it was asked.
         held.leaves_failed += u32::from(end != Left::NotAsked);
-        if end == Left::Confirmed || held.leaves_failed >= attempts {
+        if let Left::Unconfirmed(roles) = end {
+            // IBTF has let go of its count even so.
+            (held.roles, held.counted, held.joins) = (roles, Roles::NONE, 0);
+        }
+        if end == Left::Confirmed {
             group.held = None;
             group.waiting = false;
             self.table.set_deadline(id, None);
+        } else if stops || held.leaves_failed >= self.config.leave_attempts {
+            (group.gives_up, group.waiting) = (true, false);
+            self.table.set_deadline(id, None);
         } else {
-            if let Left::Unconfirmed(roles) = end {
-                // IBTF has let go of its count even so.
-                (held.roles, held.counted, held.joins) = (roles, Roles::NONE, 0);
-            }
             held.stale = true;
             // Wanted again by now: a join of what is still held is not for the leave's pause to put off.
             let joins_next = role != Roles::NONE && held.group == on_wire && !held.is_too_much_for(role);
@@ -354,4 +393,9 @@ fn pauses(failures: u32, quick: u32) -> u32 {
 fn leave<G: Clone>(held: &Membership<G>) -> Action<G> {
     let Membership { group, roles, counted, joins, ref info, .. } = *held;
     Action::Leave { group, roles, counted, joins, info: info.clone() }
+}
+
+fn owe<G: Clone>(held: &Membership<G>) -> Action<G> {
+    let Membership { group, roles, counted, joins, ref info, .. } = *held;
+    Action::Owe { group, roles, counted, joins, info: info.clone() }
 }

@@ -1033,6 +1033,12 @@ impl World {
                 self.overtaken.extend(&self.asked);
             }
             Some(Action::Failed { .. } | Action::Full | Action::Misses(_)) => {}
+            // Its owner has time.
+            Some(Action::Owe { group, roles, counted, joins, .. }) => {
+                assert_eq!((joins, counted), self.counted.remove(&group).unwrap_or_default(), "{group:?}");
+                let members = self.members.entry(group).or_default();
+                *members = members.without(roles);
+            }
         }
         true
     }
@@ -1206,4 +1212,53 @@ fn joins_that_nobody_could_be_asked_to_undo_are_undone_later() {
     actions(&mut m);
     m.handle_timeout(at(100));
     assert_eq!(actions(&mut m), [leave], "not one: IBTF counts both");
+}
+
+/// One that is in three groups and stops.
+fn stopped_in_three() -> Machine {
+    let mut m = up(8);
+    for n in [5, 6, 7] {
+        m.want(group(n)).unwrap();
+        actions(&mut m);
+        m.handle_event(at(0), granted(n, Roles::FULL, 7));
+    }
+    m.handle_event(at(1), Event::Stop);
+    m
+}
+
+fn owe(n: u8, counted: Roles, joins: u32) -> Action<u32> {
+    Action::Owe { group: group(n), roles: Roles::FULL, counted, joins, info: Some(7) }
+}
+
+/// Before, a leave that was not answered was repeated twice, for each group, while whoever wanted the link gone waited.
+#[test]
+fn a_stop_makes_one_leave_and_owes_what_it_did_not_end() {
+    let mut m = stopped_in_three();
+    assert_eq!(actions(&mut m).len(), 3);
+    m.handle_event(at(60), Event::Left(group(5), Left::Unconfirmed(Roles::FULL)));
+    m.handle_event(at(60), Event::Left(group(6), Left::NotAsked));
+    m.handle_event(at(60), Event::Left(group(7), Left::Confirmed));
+    assert_eq!(actions(&mut m), [owe(5, Roles::NONE, 0), owe(6, Roles::FULL, 1)]);
+    assert!(m.is_idle());
+    m.handle_event(at(61), Event::Up(SCOPE, PKEY));
+    assert_eq!(actions(&mut m).len(), 3, "they are wanted as before");
+}
+
+#[test]
+fn a_stopped_machine_without_time_owes_what_is_not_being_left() {
+    let mut m = stopped_in_three();
+    assert!(matches!(m.poll_action(at(1)), Some(Action::Leave { .. })));
+    let owed: Vec<Action<u32>> = core::iter::from_fn(|| m.hand_over()).collect();
+    assert_eq!(owed, [owe(6, Roles::FULL, 1), owe(7, Roles::FULL, 1)]);
+    assert!(actions(&mut m).is_empty() && !m.is_idle(), "one leave is out");
+    m.handle_event(at(2), Event::Left(group(5), Left::Unconfirmed(Roles::FULL)));
+    assert_eq!(m.hand_over(), Some(owe(5, Roles::NONE, 0)));
+    assert!(m.is_idle());
+}
+
+#[test]
+fn a_machine_that_runs_hands_nothing_over() {
+    let mut m = stopped_in_three();
+    m.handle_event(at(2), Event::Up(SCOPE, PKEY));
+    assert_eq!(m.hand_over(), None);
 }

@@ -46,7 +46,7 @@ struct Entry {
     gid: Gid,
     /// The granted ones, which IBTF counts the same way. 0: the SA may have granted one that it has not answered.
     joins: u32,
-    /// IBTF could not be asked to undo them, or the SA has not confirmed: they wait for the next join or the next start.
+    /// IBTF could not be asked to undo them, or the SA has not confirmed: they are owed, unless the group is joined again first.
     owed: bool,
 }
 
@@ -60,9 +60,9 @@ impl Entry {
 const JOINS: usize = 2 + ABANDONED as usize;
 
 impl Joins {
-    /// Whether there is nothing left to undo now.
+    /// Whether there is nothing left to undo.
     pub(super) fn is_empty(&self) -> bool {
-        self.0.iter().flatten().all(|entry| entry.owed)
+        self.0.iter().all(Option::is_none)
     }
 
     fn add(&mut self, mgid: Mgid, gid: Gid, joins: u32, owed: bool) {
@@ -72,21 +72,16 @@ impl Joins {
                 entry.owed &= owed;
             }
             None => {
-                // Without room what is owed gives way: it may never be asked for again.
-                let free = self.0.iter().position(Option::is_none);
-                let waits = || self.0.iter().position(|entry| entry.is_some_and(|entry| entry.owed));
-                if let Some(entry) = free.or_else(waits).and_then(|at| self.0.get_mut(at)) {
+                // What is owed is handed out before anything else is asked for: there is room.
+                if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_none()) {
                     *entry = Some(Entry { mgid, gid, joins, owed });
                 }
             }
         }
     }
 
-    /// What is owed is tried again.
-    pub(super) fn remind(&mut self) {
-        for entry in self.0.iter_mut().flatten() {
-            entry.owed = false;
-        }
+    fn take_owed(&mut self, all: bool) -> Option<Entry> {
+        self.0.iter_mut().find(|entry| entry.is_some_and(|entry| all || entry.owed))?.take()
     }
 
     fn take_except(&mut self, keep: Option<(Mgid, Gid)>) -> Option<Entry> {
@@ -367,6 +362,12 @@ impl<G: Copy + PartialEq> Link<G> {
         let Entry { mgid, gid, joins, .. } = self.joins.take_except(keep)?;
         self.leaving = true;
         Some(Action::Leave { mgid, gid, joins })
+    }
+
+    /// What a leave has not ended; for a stopped link that has no time for leaves, `all` that it has not begun to leave.
+    pub(super) fn next_owed(&mut self, all: bool) -> Option<Action<G>> {
+        let Entry { mgid, gid, joins, .. } = self.joins.take_owed(all)?;
+        Some(Action::Owe { mgid, gid, joins })
     }
 
     /// A leave has ended. `owed`: it is not over, and so many joins that IBTF counts are still to be undone.

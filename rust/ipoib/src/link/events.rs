@@ -192,7 +192,7 @@ pub enum Event<G> {
     Gone(Mgid),
 }
 
-/// What to do. Every request but the last five is answered, always and once.
+/// What to do. Every request but `Owe` and the last five is answered, always and once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<G> {
     /// Ask the port.
@@ -208,6 +208,15 @@ pub enum Action<G> {
         /// The port GID it was joined with.
         gid: Gid,
         /// Successful joins to undo. 0: the SA may have granted one that nobody answered, and IBTF counts none.
+        joins: u32,
+    },
+    /// Nothing more is done about joins that a leave has not undone: another one owes them from now on. Nothing is answered.
+    Owe {
+        /// The group.
+        mgid: Mgid,
+        /// The port GID it was joined with.
+        gid: Gid,
+        /// Joins to undo, as for [`Action::Leave`].
         joins: u32,
     },
     /// Make a queue pair at this index of the P_Key, which carries nothing yet: its number is the link's, whatever comes.

@@ -257,6 +257,17 @@ impl<G: Copy + PartialEq> Link<G> {
         !self.running && self.joins.is_empty() && !awaited && self.standing().is_none()
     }
 
+    /// Whether nothing is held, and no answer awaited but the SA's, of a stopped link that has [handed over](Self::hand_over) all else.
+    pub fn waits_for_the_sa_alone(&self) -> bool {
+        let local = self.building.is_awaited() || self.standing().is_some();
+        !self.running && self.joins.is_empty() && !local
+    }
+
+    /// Joins that a stopped link has not begun to undo: they are owed ([`Action::Owe`]) instead. Call until `None`, when the link has no time for leaves.
+    pub fn hand_over(&mut self) -> Option<Action<G>> {
+        if self.running { None } else { self.next_owed(true) }
+    }
+
     /// Takes an event.
     pub fn handle_event(&mut self, now: Instant, event: Event<G>) {
         match event {
@@ -306,6 +317,9 @@ impl<G: Copy + PartialEq> Link<G> {
         if status != self.announced {
             self.announced = status;
             return Some(Action::Announce(status));
+        }
+        if let Some(owed) = self.next_owed(false) {
+            return Some(owed);
         }
         if !self.running {
             return self.leave_except(None);
@@ -359,7 +373,6 @@ impl<G: Copy + PartialEq> Link<G> {
             return;
         }
         self.running = true;
-        self.joins.remind();
         self.search.restart();
         self.doubt_port();
         self.sa_retry.reset(&mut self.timers);

@@ -5,7 +5,7 @@ use rand::RngExt;
 
 use super::{Generator, at};
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::{Event, GroupOf, OnHost, SaRequest, TimedEvent};
+use crate::scenario::trouble::{Event, GroupOf, HcaGoes, OnHost, SaRequest, TimedEvent};
 
 /// How long after the failure begins somebody calls, at most, in microseconds.
 const SOON_US: u64 = 3_000;
@@ -88,7 +88,7 @@ impl Generator<'_> {
             2 => vec![Event::Unload(on.clone()), Event::Load(on)],
             3 => vec![Event::PortDown(on.clone()), Event::PortUp(on)],
             4 => vec![Event::PkeyRemoved(on), self.pkey_added(&host)],
-            5 => vec![Event::HcaRemoved(on.clone()), Event::HcaAdded(on)],
+            5 => vec![Event::HcaRemoved(HcaGoes::pulled(&host)), Event::HcaAdded(on)],
             6 => vec![Event::PathAsk(on)],
             7 => vec![self.sm_restart()],
             _ => self.membership(host),

@@ -6,9 +6,9 @@ use rand::RngExt;
 
 use super::{Generator, at};
 use crate::scenario::trouble::{
-    AllocationFails, Claim, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty, Malformed,
-    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaLie, SaRequest, SaStatus,
-    SaTrouble, SmComesBack, SmMoves, Strangers, SubnetPrefix, TimedEvent,
+    AllocationFails, Claim, Delayed, Event, FaultPoint, ForMs, GroupOf, HcaGoes, HostForMs, LinkFaulty,
+    Malformed, MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, SaDoes, SaLie, SaRequest,
+    SaStatus, SaTrouble, SmComesBack, SmMoves, Strangers, SubnetPrefix, TimedEvent,
 };
 use crate::scenario::{Membership, Nothing};
 
@@ -94,7 +94,7 @@ impl Generator<'_> {
             30 => self.memberships(&host),
             18 => (Event::QpBreaks(on), None),
             19 => (self.packet_or_flood(host), None),
-            20 => (Event::HcaRemoved(on.clone()), Some(Event::HcaAdded(on))),
+            20 => (Event::HcaRemoved(HcaGoes::pulled(&host)), Some(Event::HcaAdded(on))),
             21 => (Event::LinkClose(on.clone()), Some(Event::LinkOpen(on))),
             22 | 23 => (Event::Unload(on.clone()), Some(Event::Load(on))),
             24 => {

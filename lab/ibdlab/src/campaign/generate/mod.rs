@@ -11,6 +11,7 @@ mod events;
 mod fabric_steps;
 mod fabrics;
 mod floods;
+mod going;
 mod moments;
 mod partitions;
 mod patience;
@@ -64,6 +65,7 @@ impl Search {
                 if self == Self::Connections || may_be && connections::is_drawn(seed, index) {
                     connections::put(&mut scenario, seed, index);
                 }
+                going::vary(&mut scenario, seed, index);
                 let scenario = if is_on_it {
                     software::put(scenario)
                 } else {

@@ -65,14 +65,16 @@ pub enum Event {
     RawPacket(RawPacketTo),
     /// Strangers ask for a host's addresses for a time, in names that they do not have.
     Strangers(Strangers),
-    /// A host's adapter is pulled.
-    HcaRemoved(OnHost),
+    /// A host's adapter is pulled, or its driver is detached.
+    HcaRemoved(HcaGoes),
     /// The pulled adapter is back; the host's modules are loaded anew for it.
     HcaAdded(OnHost),
     /// IP closes the link, which stops the driver.
     LinkClose(OnHost),
     /// IP opens it again.
     LinkOpen(OnHost),
+    /// Another one opens the link and closes it again, again and again, whatever happens to it.
+    LinkVisited(Visits),
     /// A host's link is closed, its instance detached, its modules unloaded.
     Unload(OnHost),
     /// The modules are loaded and attached again, the link opened.
@@ -111,7 +113,6 @@ impl Event {
             | Self::PortUp(on)
             | Self::PkeyRemoved(on)
             | Self::QpBreaks(on)
-            | Self::HcaRemoved(on)
             | Self::HcaAdded(on)
             | Self::LinkClose(on)
             | Self::LinkOpen(on)
@@ -121,6 +122,8 @@ impl Event {
             | Self::PartCreated(on)
             | Self::PropertyRead(on)
             | Self::PathAsk(on) => Some(&on.host),
+            Self::HcaRemoved(goes) => Some(&goes.host),
+            Self::LinkVisited(visits) => Some(&visits.host),
             Self::OneQpBreaks(of) => Some(&of.host),
             Self::PropertySet(set) => Some(&set.host),
             Self::SendsHang(on) | Self::NoCredits(on) => Some(&on.host),
@@ -159,6 +162,45 @@ impl OnHost {
     pub fn named(host: &str) -> Self {
         Self { host: Spanned::new(0..0, host.to_owned()) }
     }
+}
+
+/// How an adapter goes: it is out of its place at once, or nothing is pulled before all of IBTF's clients have let go of it.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct HcaGoes {
+    pub host: Spanned<String>,
+    /// The driver of the adapter is detached first, which IBTF refuses if a client or the communication manager keeps the adapter: then all
+    /// clients hear that it is there, as before.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub orderly: bool,
+    /// The same, and another client keeps it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub refused: bool,
+}
+
+impl HcaGoes {
+    /// It is pulled; for timelines that come from no file.
+    pub fn pulled(host: &str) -> Self {
+        Self { host: OnHost::named(host).host, orderly: false, refused: false }
+    }
+}
+
+/// A second hand beside the one that has the host.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Visits {
+    pub host: Spanned<String>,
+    /// How long in all, in milliseconds of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
+    pub for_ms: u64,
+    /// How long the link is open each time, and closed after it, in microseconds of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::visits_every_us")]
+    pub every_us: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_false(value: &bool) -> bool {
+    !*value
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

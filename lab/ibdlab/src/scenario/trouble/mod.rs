@@ -24,9 +24,9 @@ use serde::{Deserialize, Serialize};
 use super::TcpStep;
 
 pub use event::{
-    AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HostForMs, LinkFaulty,
-    MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo, SaDoes, SaLie,
-    SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix,
+    AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HcaGoes, HostForMs,
+    LinkFaulty, MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo,
+    SaDoes, SaLie, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix, Visits,
 };
 pub use malformed::Malformed;
 pub use strangers::{Claim, Strangers};

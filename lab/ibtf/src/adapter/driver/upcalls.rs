@@ -191,9 +191,6 @@ unsafe extern "C" fn ibc_pre_detach(
         }
         Err(names) => {
             os::console(&cx, &format!("ibc_pre_detach: in use by {}", names.join(", ")));
-            // Whoever let go of it hears that it is there.
-            *device.detaching.lock() = false;
-            ibtl::tell_attached(cx.kernel(), &device);
             IBC_FAILURE
         }
     }

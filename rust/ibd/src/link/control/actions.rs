@@ -1,9 +1,10 @@
 //! What the machines' actions mean here: the work they are for somebody.
 
 use ibtf::McgInfo;
+use ipoib::debts::Debt;
 use ipoib::link::{self, Status, Ticket, Up};
 use ipoib::paths::{self, Next, Severity};
-use ipoib::{Instant, LinkAddr, Mgid, groups};
+use ipoib::{Gid, Instant, LinkAddr, Mgid, groups};
 
 use super::{Control, Effect, Note};
 use crate::link::job_queue::Job;
@@ -21,6 +22,9 @@ impl Control {
             }
             link::Action::Leave { mgid, gid, joins } => {
                 return Some(Effect::Call(Call::LeaveBroadcast { mgid, gid, joins }));
+            }
+            link::Action::Owe { mgid, gid, joins } => {
+                return Some(Effect::Owe(self.debt_of_broadcast(mgid, gid, joins)));
             }
             link::Action::Make(ticket, pkey_index) => Job::Make(ticket, pkey_index),
             link::Action::Build(ticket, standing, group) => Job::Build(ticket, standing, group),
@@ -90,14 +94,16 @@ impl Control {
         let call = match action {
             groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
             groups::Action::Leave { group, roles, counted, joins, info } => {
-                // Who has no answer that says so has joined with the port as it is.
-                let port = info.map(|info| info.port()).or_else(|| self.link.port().map(|port| port.gid));
-                let Some(port) = port else {
+                let Some(port) = self.joined_by(info) else {
                     let nobody = groups::Event::Left(group, groups::Left::Confirmed);
                     self.groups.handle_event(now, nobody);
                     return None;
                 };
                 Call::LeaveGroup(group, Membership { roles, counted, joins, port })
+            }
+            groups::Action::Owe { group, roles, counted, joins, info } => {
+                let port = self.joined_by(info)?;
+                return Some(Effect::Owe(Debt { group, port, pkey: self.pkey, roles, counted, joins }));
             }
             groups::Action::List => Call::ListGroups,
             groups::Action::Resolved(group, result) => return self.group_resolved(now, group, result),
@@ -118,6 +124,32 @@ impl Control {
             groups::Action::Misses(number) => return Some(Effect::Note(Note::Misses(number))),
         };
         Some(Effect::Call(call))
+    }
+
+    /// The port's GID with which a group was joined. Who has no answer that says so has joined with the port as it is.
+    fn joined_by(&self, info: Option<McgRecord>) -> Option<Gid> {
+        info.map(|info| info.port()).or_else(|| self.link.port().map(|port| port.gid))
+    }
+
+    fn debt_of_broadcast(&self, group: Mgid, port: Gid, joins: u32) -> Debt {
+        let full = groups::Roles::FULL;
+        let counted = if joins > 0 { full } else { groups::Roles::NONE };
+        Debt { group, port, pkey: self.pkey, roles: full, counted, joins }
+    }
+
+    /// What a stopped link has not left, to be ended by another one; `None` if there is nothing.
+    pub(in crate::link) fn next_debt(&mut self, now: Instant) -> Option<Debt> {
+        loop {
+            let effect = if let Some(action) = self.link.hand_over() {
+                self.link_action(now, action)
+            } else {
+                let action = self.groups.hand_over()?;
+                self.groups_action(now, action)
+            };
+            if let Some(Effect::Owe(debt)) = effect {
+                return Some(debt);
+            }
+        }
     }
 
     fn group_resolved(

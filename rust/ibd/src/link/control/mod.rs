@@ -13,6 +13,7 @@ use core::time::Duration;
 
 use ibtf::{Attachment, McgInfo};
 use ipoib::acquaintances::{AcquaintanceSlot, Acquaintances, AskedSlot};
+use ipoib::debts::Debt;
 use ipoib::groups::{self, Groups};
 use ipoib::link::{self, Generation, Link, SendRings, Status};
 use ipoib::neighbours::{NeighbourSlot, Neighbours};
@@ -70,6 +71,8 @@ pub(crate) enum Effect {
     Job(Job),
     /// Something the SA has to be asked.
     Call(Call),
+    /// Something of a membership that another one ends.
+    Owe(Debt),
     /// Packets have their path, or lost it.
     Packets,
     /// Packets have waited for a connection.
@@ -124,8 +127,10 @@ pub(crate) struct Control {
     /// Transmit rings beside the first.
     pub(crate) rings: KBox<SendRings<MOST_TRANSMIT_RINGS>>,
     pub(in crate::link) pkey: PKey,
-    /// The adapter is gone: nothing will ever be asked of it again.
+    /// The adapter is gone, or is to go: nothing is asked of it until it is announced again.
     pub(crate) removed: bool,
+    /// The MAC layer has started the link, and not stopped it since.
+    pub(in crate::link) wanted: bool,
     /// Transmit queues without room for packets that have their path.
     full: TxQueues,
     /// A large send waits for buffers.
@@ -185,6 +190,7 @@ impl Control {
             rings: new_rings(may_block),
             pkey,
             removed: false,
+            wanted: false,
             full: TxQueues::NONE,
             large_buffers_wanted: false,
             send_refused: None,
@@ -317,29 +323,43 @@ impl Control {
         effect
     }
 
+    /// What the driver itself has to do beside the machines.
+    #[inline(never)]
+    fn next_of_driver(&mut self, now: Instant) -> Option<Effect> {
+        if let Some(report) = self.outgoing().and_then(OutgoingConnections::next_report) {
+            return Some(Effect::TooBig(report));
+        }
+        if let Some(answered) = self.next_answer(now) {
+            return Some(Effect::Answer(answered));
+        }
+        if core::mem::take(&mut self.large_buffers_wanted) {
+            return Some(Effect::Job(Job::LargeBuffers));
+        }
+        if let Some(status) = self.send_refused.take() {
+            return Some(Effect::Note(Note::SendRefused(status)));
+        }
+        if let Some(job) = self.next_failure(now) {
+            return Some(Effect::Job(job));
+        }
+        if let Some((ring, why)) = self.rings.next_failed() {
+            return Some(Effect::Job(Job::ReplaceSender(ring, why)));
+        }
+        if let Some(addresses) = self.path_table_wanted(now) {
+            return Some(Effect::Job(Job::GrowPathTable(addresses)));
+        }
+        if self.removed
+            && let Some(debt) = self.next_debt(now)
+        {
+            return Some(Effect::Owe(debt));
+        }
+        None
+    }
+
     #[inline(never)]
     fn next_of_machines(&mut self, now: Instant) -> Option<Effect> {
         loop {
-            if let Some(report) = self.outgoing().and_then(OutgoingConnections::next_report) {
-                return Some(Effect::TooBig(report));
-            }
-            if let Some(answered) = self.next_answer(now) {
-                return Some(Effect::Answer(answered));
-            }
-            if core::mem::take(&mut self.large_buffers_wanted) {
-                return Some(Effect::Job(Job::LargeBuffers));
-            }
-            if let Some(status) = self.send_refused.take() {
-                return Some(Effect::Note(Note::SendRefused(status)));
-            }
-            if let Some(job) = self.next_failure(now) {
-                return Some(Effect::Job(job));
-            }
-            if let Some((ring, why)) = self.rings.next_failed() {
-                return Some(Effect::Job(Job::ReplaceSender(ring, why)));
-            }
-            if let Some(addresses) = self.path_table_wanted(now) {
-                return Some(Effect::Job(Job::GrowPathTable(addresses)));
+            if let Some(effect) = self.next_of_driver(now) {
+                return Some(effect);
             }
             if let Some(action) = self.link.poll_action(now) {
                 match self.link_action(now, action) {

@@ -5,7 +5,11 @@ use super::Control;
 /// What of a link's machines is not at rest.
 pub(crate) struct Outstanding {
     link: bool,
+    /// Something of it that is not the SA's to answer.
+    link_here: bool,
     groups: bool,
+    /// Groups that the port is in, or may be.
+    memberships: usize,
     lookups: usize,
     packets: usize,
     questions: usize,
@@ -19,7 +23,9 @@ impl Control {
     pub(crate) fn outstanding(&self) -> Outstanding {
         Outstanding {
             link: !self.link.is_idle(),
+            link_here: !self.link.waits_for_the_sa_alone(),
             groups: !self.groups.is_idle(),
+            memberships: self.groups.held(),
             lookups: self.paths.lookups_in_flight(),
             packets: self.paths.packets_held(),
             questions: self.questions.open(),
@@ -36,6 +42,17 @@ impl Outstanding {
         Self { connections: false, ..*self }.is_nothing()
     }
 
+    /// Nothing but answers of the SA's that are awaited.
+    pub(crate) fn is_questions(&self) -> bool {
+        self.memberships == 0
+            && !self.link_here
+            && Self { link: false, groups: false, lookups: 0, ..*self }.is_nothing()
+    }
+
+    pub(crate) fn memberships(&self) -> usize {
+        self.memberships
+    }
+
     pub(crate) fn is_nothing(&self) -> bool {
         let waiting = self.lookups + self.packets + self.questions;
         !self.link && !self.groups && waiting == 0 && !self.queue_pair && !self.connections && !self.effect
@@ -49,7 +66,7 @@ impl core::fmt::Display for Outstanding {
             "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair, {} connections",
             // What the control thread is at, too: most of it is the link's.
             u8::from(self.link || self.effect),
-            u8::from(self.groups),
+            self.memberships.max(usize::from(self.groups)),
             self.lookups,
             self.packets,
             self.questions,

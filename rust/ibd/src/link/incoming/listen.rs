@@ -12,6 +12,7 @@ use kernel::list::Room;
 use kernel::{KArc, KBox, MayBlock, log};
 
 use super::{Asker, ConnectionCounters, IncomingConnections, SharedReceive, work};
+use crate::adapter::Overdue;
 use crate::link::Shared;
 use crate::link::lifecycle::CLIENT;
 use crate::link::long_answers::LongAnswers;
@@ -182,7 +183,15 @@ impl ConnectionEvents {
         let count = self.0.control.lock().incoming.as_ref().map_or(0, |incoming| incoming.count());
         let deadline = now() + connections::closing_takes(count, LongAnswers::are_some(now())) + PATIENCE;
         let open = || self.0.control.lock().incoming.as_ref().is_some_and(|incoming| !incoming.is_idle());
+        let mut overdue = Overdue::begins();
         while open() && now() < deadline {
+            if let Some(seconds) = overdue.seconds() {
+                log!(
+                    note,
+                    self.0.name,
+                    "the adapter that goes has waited for {seconds} s for connections to end"
+                );
+            }
             // Once the link's own client has heard of it, too, nobody is let in any more.
             let mut control = self.0.control.lock();
             let shared_receive = control.incoming.as_mut().and_then(|incoming| incoming.stop());
@@ -200,7 +209,7 @@ impl ConnectionEvents {
 }
 
 impl ClientHandler for ConnectionEvents {
-    fn async_event(&self, event: AsyncEvent) {
+    fn async_event(&self, event: AsyncEvent, _: &MayBlock) {
         match event {
             AsyncEvent::ChannelFailed(id) => self.tell(|incoming| incoming.failed(id, now())),
             AsyncEvent::ChannelEmpty(id) => self.tell(|incoming| incoming.emptied(id)),

@@ -112,7 +112,10 @@ fn broadcast_joined(
     result: Result<McgInfo, Status>,
 ) {
     let joined = result.map_err(sa_error).and_then(|info| match mcg_record::broadcast(&info, mgid) {
-        Some(group) => Ok((group, info)),
+        Some(group) => {
+            shared.pool.paid(&shared.node, mgid, port, Roles::FULL);
+            Ok((group, info))
+        }
         None => {
             senseless(shared, mgid, Some(info));
             Err(SaError::Unusable)
@@ -249,6 +252,9 @@ fn group_joined(
             Err(JoinError::Unanswered)
         }
         Ok(mut info) => {
+            if let Some(port) = port {
+                shared.pool.paid(&shared.node, mgid, port, role);
+            }
             let usable = Mlid::new(info.address.dlid).is_some();
             if !usable {
                 senseless(shared, mgid, Some(info));

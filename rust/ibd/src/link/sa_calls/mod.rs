@@ -10,13 +10,14 @@ use ipoib::groups::{JoinError, Left, Roles};
 use ipoib::link::{self, BroadcastGroup, SaError, Ticket};
 use ipoib::paths::LookupError;
 use ipoib::window::{End, Kind};
-use ipoib::{Gid, LinkAddr, Mgid};
+use ipoib::{Gid, LinkAddr, Mgid, PKey};
 use kernel::KArc;
 
-pub(crate) use groups::Membership;
+pub(crate) use groups::{Membership, end_debt, join_state};
 pub(super) use paths::follow_port;
 
 use super::Shared;
+use crate::counters::Asked;
 use crate::now;
 use crate::sa_pool::Turn;
 
@@ -46,6 +47,15 @@ impl Call {
             Self::LeaveBroadcast { .. } | Self::LeaveGroup(..) => Kind::Leave,
             Self::Lookup(_) => Kind::Path,
             Self::AskRate(_) => Kind::Rate,
+        }
+    }
+
+    /// The group that it joins or leaves, and whether it leaves.
+    pub(crate) fn group(&self) -> Option<(Mgid, bool)> {
+        match self {
+            Self::JoinBroadcast(_, _, mgid, _) | Self::JoinGroup(mgid, _) => Some((*mgid, false)),
+            Self::LeaveBroadcast { mgid, .. } | Self::LeaveGroup(mgid, _) => Some((*mgid, true)),
+            Self::Find(..) | Self::ListGroups | Self::AskRate(_) | Self::Lookup(_) => None,
         }
     }
 
@@ -94,6 +104,25 @@ impl Call {
             }
             Self::Lookup(to) => control.looked_up(now, to, Err(LookupError::Unanswered)),
         });
+    }
+}
+
+/// Who asks subnet administration: a link, or the pool for what a link has left.
+pub(crate) trait Asker {
+    /// The partition of the groups.
+    fn pkey(&self) -> PKey;
+
+    /// Asks the SA about a GID. **May block**, for minutes.
+    fn put<T>(&self, what: Asked, about: Gid, call: impl FnOnce() -> Result<T, Status>) -> Result<T, Status>;
+}
+
+impl Asker for Shared {
+    fn pkey(&self) -> PKey {
+        self.pkey
+    }
+
+    fn put<T>(&self, what: Asked, about: Gid, call: impl FnOnce() -> Result<T, Status>) -> Result<T, Status> {
+        self.ask(what, about, call)
     }
 }
 

@@ -13,6 +13,7 @@ use lab_ip::apps::{App, Bulk, GroupHear, GroupSay, Ping, Sink, Until};
 
 use super::paths;
 use super::senders::{Neighbours, Senders};
+use super::visitor::Visitor;
 use crate::host::AppId;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -46,6 +47,8 @@ pub enum Task {
     SetProperty(String, String),
     AskPaths,
     Pull,
+    /// The adapter's driver is detached; whether another client keeps the adapter.
+    Detach(bool),
     Plug,
 }
 
@@ -65,6 +68,7 @@ impl Task {
             Event::PropertyRead(_) => Self::ReadProperties,
             Event::PropertySet(set) => Self::SetProperty(set.name.clone(), set.value.clone()),
             Event::PathAsk(_) => Self::AskPaths,
+            Event::HcaRemoved(goes) if goes.refused || goes.orderly => Self::Detach(goes.refused),
             Event::HcaRemoved(_) => Self::Pull,
             Event::HcaAdded(_) => Self::Plug,
             _ => return None,
@@ -91,8 +95,10 @@ pub struct Hand {
     pub pkey: u16,
     /// The addresses of its IP.
     pub addresses: Vec<IpAddr>,
+    link: String,
     shared: Arc<Shared>,
     thread: Thread,
+    visitors: HostMutex<Vec<Visitor>>,
 }
 
 struct Shared {
@@ -113,6 +119,7 @@ struct State {
     /// What went wrong and was no demand: a load that an injected failure kept from succeeding.
     told: Vec<String>,
     slowest_close: Nanos,
+    slowest_delete: Nanos,
     failed: Option<anyhow::Error>,
 }
 
@@ -135,6 +142,8 @@ pub struct Told {
     pub refused: Vec<String>,
     /// The longest time that it took to close a link.
     pub slowest_close: Nanos,
+    /// And to delete one.
+    pub slowest_delete: Nanos,
 }
 
 /// Takes every host of the world, and starts its traffic.
@@ -160,12 +169,13 @@ pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
 ///
 /// The first thing that must not go wrong and did.
 pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
+    hands.iter().for_each(Hand::end_visits);
     for task in [Task::Promiscuous(false), Task::Plug, Task::Load] {
         hands.iter().for_each(|hand| hand.queue(None, task.clone()));
     }
     let (mut told, mut happened) = (Vec::new(), Vec::new());
     let mut first = Ok(());
-    let mut slowest = Nanos(0);
+    let (mut slowest, mut slowest_delete) = (Nanos(0), Nanos(0));
     for hand in hands {
         hand.shared.state.lock().done = true;
         hand.shared.work.wake_all();
@@ -174,18 +184,20 @@ pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
         told.append(&mut state.told);
         happened.append(&mut state.happened);
         slowest = slowest.max(state.slowest_close);
+        slowest_delete = slowest_delete.max(state.slowest_delete);
         if let (Ok(()), Some(failed)) = (&first, state.failed.take()) {
             first = Err(failed);
         }
         world.hosts.extend(state.host.take());
     }
-    first.map(|()| Told { happened, refused: told, slowest_close: slowest })
+    first.map(|()| Told { happened, refused: told, slowest_close: slowest, slowest_delete })
 }
 
 impl Hand {
     fn new(host: HostRun, others: Others, infiniband: InfiniBand, background: Background) -> Self {
         let (name, port, kernel, pkey) = (host.name.clone(), host.port, host.kernel.clone(), host.pkey);
         let addresses = host.addresses.iter().map(|cidr| cidr.address().into()).collect();
+        let link = host.link();
         let state = State {
             tasks: VecDeque::new(),
             happened: Vec::new(),
@@ -194,6 +206,7 @@ impl Hand {
             host: Some(host),
             told: Vec::new(),
             slowest_close: Nanos(0),
+            slowest_delete: Nanos(0),
             failed: None,
         };
         let shared =
@@ -201,7 +214,18 @@ impl Hand {
         let body = shared.clone();
         let thread =
             kernel.spawn("administrator", Ctx::User, move || body.run(others, infiniband, background));
-        Self { name, port, kernel, pkey, addresses, shared, thread }
+        let visitors = HostMutex::new(Vec::new());
+        Self { name, port, kernel, pkey, addresses, link, shared, thread, visitors }
+    }
+
+    /// A second hand: see [`Visitor`].
+    pub fn visit(&self, until: Nanos, every: Nanos) {
+        self.visitors.lock().push(Visitor::start(&self.kernel, &self.link, until, every));
+    }
+
+    fn end_visits(&self) {
+        let visitors = std::mem::take(&mut *self.visitors.lock());
+        visitors.into_iter().for_each(Visitor::end);
     }
 
     /// Has the host something to do?
@@ -233,6 +257,7 @@ impl Shared {
             ears: BTreeMap::new(),
             promiscuous: None,
             slowest_close: Nanos(0),
+            slowest_delete: Nanos(0),
         };
         if owner.host.listens() {
             owner.groups.insert(owner.group);
@@ -255,6 +280,7 @@ impl Shared {
         owner.stop_traffic();
         let mut state = self.state.lock();
         state.slowest_close = owner.slowest_close;
+        state.slowest_delete = owner.slowest_delete;
         state.host = Some(owner.host);
     }
 
@@ -296,6 +322,7 @@ struct Owner {
     ears: BTreeMap<IpAddr, AppId>,
     promiscuous: Option<Stream>,
     slowest_close: Nanos,
+    slowest_delete: Nanos,
 }
 
 impl Owner {
@@ -309,7 +336,7 @@ impl Owner {
             Task::Promiscuous(on) => *on != self.promiscuous.is_some() && self.host.has_link() && !pulled,
             Task::Join(group) => !self.groups.contains(group),
             Task::Leave(group) => self.groups.contains(group),
-            Task::Pull => !pulled,
+            Task::Pull | Task::Detach(_) => !pulled,
             Task::Plug => pulled,
             Task::ReadProperties | Task::SetProperty(..) | Task::AskPaths => self.host.has_link(),
             Task::Unload | Task::DeletePart => true,
@@ -331,7 +358,9 @@ impl Owner {
             Task::DeletePart => {
                 self.close();
                 self.promiscuous = None;
+                let begun = fakekernel::now();
                 self.host.delete_partition()?;
+                self.slowest_delete = self.slowest_delete.max(fakekernel::now().since(begun));
             }
             Task::Promiscuous(on) => self.set_promiscuous(on)?,
             Task::Join(group) => {
@@ -359,6 +388,14 @@ impl Owner {
             }
             Task::AskPaths => paths::ask(&self.host, &self.targets)?,
             Task::Pull => self.host.pull_adapter(&self.infiniband)?,
+            Task::Detach(kept) => {
+                let gone = self.host.try_detach_adapter(&self.infiniband, kept);
+                // That is what the event is: all clients hear that the adapter stays.
+                if kept && gone.is_err() {
+                    return Ok(());
+                }
+                gone?;
+            }
             Task::Plug => {
                 if self.host.is_pulled() {
                     self.carry_out(Task::Unload)?;

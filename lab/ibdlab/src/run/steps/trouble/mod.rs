@@ -15,6 +15,7 @@ mod software;
 mod strangers;
 mod subnet;
 mod tally;
+mod visitor;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -43,6 +44,11 @@ use tally::{Tally, most_curious, questions_of_groups};
 /// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
 /// come on top.
 const CLOSE: Nanos = Nanos::from_secs(2);
+/// The longest that the deletion of a link may be refused because of what the link itself has left: a question to the SA that is out takes a minute. Each stall, and
+/// each time that another one opens the link, may come on top.
+const DELETE: Nanos = Nanos::from_secs(70);
+/// And for connections, which neighbours may take their time to end.
+const CONNECTIONS: Nanos = Nanos::from_secs(230);
 /// The most that a host may ask the subnet administrator in a second, and once more in the first one, beside its own groups. The busiest of 5,400 had asked 151 times within
 /// 2.1 s; who asks again as soon as he is answered asks thousands of times.
 const QUESTIONS: u64 = 200;
@@ -95,7 +101,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let told = hand::give_back(world, hands);
     let mut notes = played?;
     healed?;
-    let Told { happened, refused: told, slowest_close } = told?;
+    let Told { happened, refused: told, slowest_close, slowest_delete } = told?;
     happened.into_iter().for_each(|(event, from, until)| notes.add(event, from, until));
     scene.in_vain().iter().for_each(|event| notes.take_back(*event));
     let happened = notes.all();
@@ -111,9 +117,13 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         .filter_map(|timed| timed.on.as_ref())
         .map(|call| call.holds_us * 1_000)
         .sum::<u64>();
-    let most = CLOSE + Nanos(held + step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
+    let stalled = Nanos(held + step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
+    let most = CLOSE + stalled;
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     check_memory(step, &told)?;
+    let connections = if world.hosts.iter().any(|host| host.connected) { CONNECTIONS } else { Nanos(0) };
+    let most = DELETE + stalled + visits(step) + connections;
+    ensure!(slowest_delete <= most, "deleting a link took {slowest_delete}, and {most} is the most");
     let recovery = settle::settle(world, &before, Nanos::from_millis(step.settle_ms))
         .map_err(|error| if told.is_empty() { error } else { error.context(told.join("; ")) })?;
     readers::harm_nobody(world, step)?;
@@ -137,7 +147,17 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         .fact("sites", serde_json::to_value(sites)?)
         .fact("recovery_us", recovery.0 / 1_000)
         .fact("slowest_close_us", slowest_close.0 / 1_000)
+        .fact("slowest_delete_us", slowest_delete.0 / 1_000)
         .fact("refused", told))
+}
+
+/// How long others have links open, in all.
+fn visits(step: &TroubleStep) -> Nanos {
+    let visits = step.event.iter().map(|timed| match &timed.event {
+        Event::LinkVisited(visits) => visits.for_ms + visits.every_us / 1_000,
+        _ => 0,
+    });
+    Nanos::from_millis(visits.sum())
 }
 
 enum Action {
@@ -226,6 +246,12 @@ impl<'a> Player<'a> {
             return Ok(());
         }
         let now = self.world.machine.now();
+        if let Event::LinkVisited(visits) = event {
+            let until = now + Nanos::from_millis(visits.for_ms);
+            self.hand(visits.host.get_ref())?.visit(until, Nanos::from_micros(visits.every_us));
+            self.notes.add(number, now, until);
+            return Ok(());
+        }
         let carried_out = self.scene.carry_out(self.hands, number, event);
         let undo = carried_out.with_context(|| format!("{event:?}"))?;
         let until = undo.as_ref().map_or(now, |(after, _)| now + *after);
