@@ -116,15 +116,17 @@ impl<S: DerefMut<Target = [DebtSlot]>> Debts<S> {
         self.slots.iter_mut().flatten().find(is)
     }
 
-    /// One more. Without room the first one goes that IBTF counts no join of, or else this one: returned, as nothing is done about it any
+    /// One more; after a pause if the SA was just asked to end it, and did not. Without room the first one goes that IBTF counts no join of, or else this one: returned, as nothing is done about it any
     /// more.
-    pub fn add(&mut self, debt: Debt) -> Option<Debt> {
+    pub fn add(&mut self, now: Instant, debt: Debt) -> Option<Debt> {
         if debt.is_nothing() {
             return None;
         }
+        let was_asked = debt.joins == 0;
+        let after = if was_asked { now + RETRY.delay(1, &mut self.jitter) } else { now };
         if let Some(known) = self.find(debt.group, debt.port) {
             known.debt.add(&debt);
-            (known.tries, known.after) = (0, Instant::ZERO);
+            (known.tries, known.after) = (0, after);
             return None;
         }
         let uncounted = |slot: &DebtSlot| slot.is_some_and(|entry| !entry.out && entry.debt.joins == 0);
@@ -134,7 +136,7 @@ impl<S: DerefMut<Target = [DebtSlot]>> Debts<S> {
             self.given_up = self.given_up.saturating_add(1);
             return Some(debt);
         };
-        let entry = Entry { debt, out: false, tries: 0, after: Instant::ZERO };
+        let entry = Entry { debt, out: false, tries: 0, after };
         let before = slot.replace(entry).map(|entry| entry.debt);
         match before {
             Some(_) => self.given_up = self.given_up.saturating_add(1),

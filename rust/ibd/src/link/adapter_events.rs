@@ -44,7 +44,7 @@ impl Shared {
         self.pool.hold(&self.node, true);
         self.end(
             |control| {
-                control.removed = true;
+                (control.removed, control.hands_over) = (true, true);
                 control.link.handle_event(now(), Event::PortEvent);
             },
             || (),

@@ -8,8 +8,9 @@ use crate::now;
 use crate::sa_pool::forget;
 
 impl Shared {
-    /// A stopped link makes no leave any more that is not out: what it has not left is owed from now on. **Any** context without locks.
+    /// A stopped link makes no leave any more that is not out: what it has not left is owed, until it is started again. **Any** context without locks.
     pub(super) fn hand_over(&self) {
+        self.control.lock().hands_over = true;
         while let Some(call) = self.pool.take_any_back(self.number) {
             call.refuse(self);
         }

@@ -90,7 +90,7 @@ impl SaPool {
     pub(crate) fn owe(&self, node: &Node, debt: Debt) -> Option<Debt> {
         let mut state = self.state.lock();
         let given_up = match state.port(key(node)) {
-            Some(port) => port.debts.add(debt),
+            Some(port) => port.debts.add(now(), debt),
             None => Some(debt),
         };
         drop(state);

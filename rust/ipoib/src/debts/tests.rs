@@ -31,7 +31,7 @@ fn all(m: &mut Machine, now: Instant) -> Vec<(Place, Debt)> {
 #[test]
 fn each_debt_is_tried_once_at_a_time_until_it_is_over() {
     let mut m = machine(4);
-    (1..=3).for_each(|n| assert_eq!(m.add(debt(n, Roles::FULL, 1)), None));
+    (1..=3).for_each(|n| assert_eq!(m.add(at(0), debt(n, Roles::FULL, 1)), None));
     let out = all(&mut m, at(0));
     assert_eq!(out.iter().map(|(_, debt)| debt.group).collect::<Vec<_>>(), [group(1), group(2), group(3)]);
     out.into_iter().for_each(|(place, _)| m.ended(at(1), place, Outcome::Over));
@@ -42,8 +42,8 @@ fn each_debt_is_tried_once_at_a_time_until_it_is_over() {
 #[test]
 fn silence_puts_all_off_for_longer_and_longer_until_something_is_answered() {
     let mut m = machine(4);
-    m.add(debt(1, Roles::FULL, 2));
-    m.add(debt(2, Roles::FULL, 1));
+    m.add(at(0), debt(1, Roles::FULL, 2));
+    m.add(at(0), debt(2, Roles::FULL, 1));
     let mut now = at(100);
     for failures in 1..12_u32 {
         let (place, tried) = m.next(now, |_| false).expect("one is due");
@@ -64,8 +64,9 @@ fn silence_puts_all_off_for_longer_and_longer_until_something_is_answered() {
 #[test]
 fn a_membership_that_the_sa_does_not_end_is_left_to_it_in_the_end() {
     let mut m = machine(1);
-    m.add(debt(1, Roles::NON, 0));
-    let mut now = at(0);
+    m.add(at(0), debt(1, Roles::NON, 0));
+    assert_eq!(m.next(at(0), |_| false), None, "the SA was just asked");
+    let mut now = at(1);
     for tries in 1..=TRIES {
         let (place, _) = m.next(now, |_| false).expect("it is due");
         m.ended(now, place, Outcome::Remains(Roles::NON, true));
@@ -78,8 +79,8 @@ fn a_membership_that_the_sa_does_not_end_is_left_to_it_in_the_end() {
 #[test]
 fn a_group_that_a_link_asks_about_waits_and_the_next_one_is_tried() {
     let mut m = machine(2);
-    m.add(debt(1, Roles::FULL, 1));
-    m.add(debt(2, Roles::FULL, 1));
+    m.add(at(0), debt(1, Roles::FULL, 1));
+    m.add(at(0), debt(2, Roles::FULL, 1));
     let busy = |asked: Mgid| asked == group(1);
     assert_eq!(m.next(at(0), busy).map(|(_, debt)| debt.group), Some(group(2)));
     assert_eq!(m.next(at(0), busy), None);
@@ -88,20 +89,20 @@ fn a_group_that_a_link_asks_about_waits_and_the_next_one_is_tried() {
 #[test]
 fn a_link_that_joins_pays_what_nobody_counts() {
     let mut m = machine(3);
-    m.add(debt(1, Roles::FULL, 0));
-    m.add(debt(2, Roles::FULL.and(Roles::SEND_ONLY), 0));
-    m.add(debt(3, Roles::FULL, 1));
+    m.add(at(0), debt(1, Roles::FULL, 0));
+    m.add(at(0), debt(2, Roles::FULL.and(Roles::SEND_ONLY), 0));
+    m.add(at(0), debt(3, Roles::FULL, 1));
     (1..=3).for_each(|n| m.paid(group(n), PORT, Roles::FULL));
-    let left: Vec<Debt> = all(&mut m, at(0)).into_iter().map(|(_, debt)| debt).collect();
+    let left: Vec<Debt> = all(&mut m, at(1)).into_iter().map(|(_, debt)| debt).collect();
     assert_eq!(left, [debt(2, Roles::SEND_ONLY, 0), debt(3, Roles::FULL, 1)]);
 }
 
 #[test]
 fn what_is_added_while_a_debt_is_out_is_tried_after_it() {
     let mut m = machine(1);
-    m.add(debt(1, Roles::FULL, 1));
+    m.add(at(0), debt(1, Roles::FULL, 1));
     let (place, _) = m.next(at(0), |_| false).unwrap();
-    assert_eq!(m.add(debt(1, Roles::SEND_ONLY, 2)), None);
+    assert_eq!(m.add(at(0), debt(1, Roles::SEND_ONLY, 2)), None);
     assert_eq!(m.next(at(0), |_| false), None, "its attempt is out");
     m.ended(at(1), place, Outcome::Over);
     assert_eq!(all(&mut m, at(1)).first().map(|(_, debt)| *debt), Some(debt(1, Roles::SEND_ONLY, 2)));
@@ -110,11 +111,11 @@ fn what_is_added_while_a_debt_is_out_is_tried_after_it() {
 #[test]
 fn without_room_one_that_nobody_counts_gives_way() {
     let mut m = machine(2);
-    m.add(debt(1, Roles::FULL, 1));
-    m.add(debt(2, Roles::FULL, 0));
-    assert_eq!(m.add(debt(3, Roles::FULL, 1)), Some(debt(2, Roles::FULL, 0)));
+    m.add(at(0), debt(1, Roles::FULL, 1));
+    m.add(at(0), debt(2, Roles::FULL, 0));
+    assert_eq!(m.add(at(0), debt(3, Roles::FULL, 1)), Some(debt(2, Roles::FULL, 0)));
     assert_eq!(
-        m.add(debt(4, Roles::FULL, 1)),
+        m.add(at(0), debt(4, Roles::FULL, 1)),
         Some(debt(4, Roles::FULL, 1)),
         "whose joins somebody has to undo"
     );
@@ -124,8 +125,8 @@ fn without_room_one_that_nobody_counts_gives_way() {
 #[test]
 fn what_a_port_leaves_is_handed_out_and_moves_with_its_memory() {
     let mut m = machine(3);
-    m.add(debt(1, Roles::FULL, 1));
-    m.add(debt(2, Roles::FULL, 1));
+    m.add(at(0), debt(1, Roles::FULL, 1));
+    m.add(at(0), debt(2, Roles::FULL, 1));
     let mut m = m.moved_to((0..3).map(|_| None).collect());
     let taken: Vec<Mgid> = core::iter::from_fn(|| m.take()).map(|debt| debt.group).collect();
     assert_eq!(taken, [group(1), group(2)]);

@@ -529,6 +529,19 @@ where
         held
     }
 
+    /// Whether nothing is held but what a join or a leave is out about.
+    pub fn waits_for_answers_alone(&self) -> bool {
+        let rests = |group: &Group<G>| group.held.is_some() && group.operation == Operation::None;
+        let mut from = 0;
+        while let Some((at, id)) = self.table.next_from(from) {
+            if self.table.get(id).is_some_and(rests) {
+                return false;
+            }
+            from = at + 1;
+        }
+        true
+    }
+
     /// Whether the membership asked for by [`Groups::want`] is held and current.
     pub fn hears(&self, group: Mgid) -> bool {
         let entry = self.table.find(&group.canonical()).and_then(|id| self.table.get(id));

@@ -1251,6 +1251,7 @@ fn a_stopped_machine_without_time_owes_what_is_not_being_left() {
     let owed: Vec<Action<u32>> = core::iter::from_fn(|| m.hand_over()).collect();
     assert_eq!(owed, [owe(6, Roles::FULL, 1), owe(7, Roles::FULL, 1)]);
     assert!(actions(&mut m).is_empty() && !m.is_idle(), "one leave is out");
+    assert!(m.waits_for_answers_alone() && m.held() == 1);
     m.handle_event(at(2), Event::Left(group(5), Left::Unconfirmed(Roles::FULL)));
     assert_eq!(m.hand_over(), Some(owe(5, Roles::NONE, 0)));
     assert!(m.is_idle());

@@ -131,6 +131,8 @@ pub(crate) struct Control {
     pub(crate) removed: bool,
     /// The MAC layer has started the link, and not stopped it since.
     pub(in crate::link) wanted: bool,
+    /// The link has no time for leaves until it is started again: what is to be left is owed.
+    pub(in crate::link) hands_over: bool,
     /// Transmit queues without room for packets that have their path.
     full: TxQueues,
     /// A large send waits for buffers.
@@ -191,6 +193,7 @@ impl Control {
             pkey,
             removed: false,
             wanted: false,
+            hands_over: false,
             full: TxQueues::NONE,
             large_buffers_wanted: false,
             send_refused: None,
@@ -203,6 +206,7 @@ impl Control {
     }
 
     pub(crate) fn start(&mut self, now: Instant) {
+        self.hands_over = false;
         self.link.handle_event(now, link::Event::Start);
     }
 

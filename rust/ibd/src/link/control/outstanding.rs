@@ -8,6 +8,8 @@ pub(crate) struct Outstanding {
     /// Something of it that is not the SA's to answer.
     link_here: bool,
     groups: bool,
+    /// Groups of which nothing is out, and which are to be left.
+    groups_here: bool,
     /// Groups that the port is in, or may be.
     memberships: usize,
     lookups: usize,
@@ -25,6 +27,7 @@ impl Control {
             link: !self.link.is_idle(),
             link_here: !self.link.waits_for_the_sa_alone(),
             groups: !self.groups.is_idle(),
+            groups_here: !self.groups.waits_for_answers_alone(),
             memberships: self.groups.held(),
             lookups: self.paths.lookups_in_flight(),
             packets: self.paths.packets_held(),
@@ -44,7 +47,7 @@ impl Outstanding {
 
     /// Nothing but answers of the SA's that are awaited.
     pub(crate) fn is_questions(&self) -> bool {
-        self.memberships == 0
+        !self.groups_here
             && !self.link_here
             && Self { link: false, groups: false, lookups: 0, ..*self }.is_nothing()
     }

@@ -117,13 +117,24 @@ fn broadcast_joined(
             Ok((group, info))
         }
         None => {
+            let counts_another = forget_another(port, mgid, &info, JoinState::Full);
             senseless(shared, mgid, Some(info));
-            Err(SaError::Unusable)
+            Err(if counts_another { SaError::Unanswered(0) } else { SaError::Unusable })
         }
     });
     shared.tell(|control| {
         control.link.handle_event(now(), link::Event::Joined(ticket, port, mgid, joined));
     });
+}
+
+/// IBTF counts a join for the group of the answer, whatever was asked: nobody leaves one that was not asked for.
+/// Whether it was for another one.
+fn forget_another(port: Gid, mgid: Mgid, answer: &McgInfo, state: JoinState) -> bool {
+    let other = Mgid::new(gid(answer.address.dgid)).filter(|other| *other != mgid);
+    if let Some(other) = other {
+        ibtf::forget_join(ibtf_gid(port), ibtf_gid(other.gid()), state);
+    }
+    other.is_some()
 }
 
 /// What the SA says of a group is of no use.
@@ -248,6 +259,7 @@ fn group_joined(
     let result = match result {
         // An answer about something else: what it says of the membership means nothing.
         Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => {
+            let _ = port.is_some_and(|port| forget_another(port, mgid, &info, join_state(role)));
             senseless(shared, mgid, Some(info));
             Err(JoinError::Unanswered)
         }
