@@ -229,7 +229,7 @@ fn four_thousand_strangers_cost_few_questions() {
             bench
                 .wait_for("nobody waits", Nanos::from_secs(3), || bench.alpha.named("paths", "waiting") == 0);
             let now = bench.alpha.counter("tx_drop_answers") + bench.alpha.counter("tx_drop_unreachable");
-            assert_eq!((now, dropped <= now), (sent, true), "each is dropped, and counted");
+            assert_eq!((now, dropped <= now), (sent, true), "each is dropped, and counted: {:?}", bench.alpha.counters());
             fakekernel::sleep(Nanos::from_secs(120));
             assert!(bench.alpha.named("paths", "entries") <= 2, "{}", bench.alpha.named("paths", "entries"));
         });

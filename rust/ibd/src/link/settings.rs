@@ -338,7 +338,7 @@ mod tests {
             assert_eq!(Key::named(row.name), Some(row.key));
             assert!((row.least..=row.most).contains(&row.default), "{:?}", row.name);
         }
-        assert_eq!(NAMES.len(), 38);
+        assert_eq!(NAMES.len(), 39);
         assert_eq!(Key::named(BROADCAST_GROUP), None);
     }
 
@@ -363,7 +363,7 @@ mod tests {
         assert!(!settings.is_on(Key::CoalesceCompletions));
         let number = |name: &CStr| given.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
         let resets = [Key::NumRwqe, Key::HashSize, Key::TxTimeout, Key::RcNumSrq, Key::Debug];
-        assert_eq!(resets.map(|key| key.configured_value(number)), [1000, 32, 5, 2046, 0]);
+        assert_eq!(resets.map(|key| key.configured_value(number)), [1000, 32, 30, 2046, 0]);
         let left = [Key::TxTimeout, Key::HashSize, Key::Debug]
             .map(|key| settings.get(key) == Settings::default().get(key));
         assert_eq!(left, [true; 3]);

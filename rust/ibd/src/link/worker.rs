@@ -21,7 +21,8 @@ use super::trials;
 use crate::node::gid;
 use crate::now;
 
-/// Does one job. **May block.**
+/// Does one job. **May block.** Out of line: a debugger stops here.
+#[inline(never)]
 pub(crate) fn run(shared: &KArc<Shared>, job: Job, may_block: &MayBlock) {
     match job {
         Job::QueryPort(ticket) => query_port(shared, ticket),
