@@ -51,5 +51,5 @@ fn every_fallible_call_fails_in_turn_and_every_link_recovers() {
     for (driver, phase, result) in &results {
         assert_eq!(*result == Ok(0), none((driver, phase)), "{driver}, {phase}: {result:?}");
     }
-    assert!(tried > 500, "only {tried} points were reached");
+    assert!(tried > 450, "only {tried} points were reached");
 }

@@ -8,7 +8,7 @@ use ipoib::window::End;
 use ipoib::{Gid, Mgid, PKey};
 use kernel::{KArc, log};
 
-use super::joins::senseless;
+use super::joins::{forget_another, senseless};
 use super::{Asker, end, sa_error};
 use crate::counters::Asked;
 use crate::link::lifecycle::unless_busy;
@@ -229,7 +229,12 @@ fn join_as_listed(
         join_state: Some(join_state(role)),
         ..Default::default()
     };
-    asker.put(Asked::Join, gid(mgid), || ibtf::join(ibtf_gid(port), &join))
+    let joined = asker.put(Asked::Join, gid(mgid), || ibtf::join(ibtf_gid(port), &join))?;
+    // IBTF counts what it was answered about: a leave of the group that was asked for would not end that.
+    match forget_another(port, gid(mgid), &joined, join_state(role)) {
+        true => Err(Status::IBMF_TIMEOUT),
+        false => Ok(joined),
+    }
 }
 
 /// How IBTF joins in a role, or leaves: of several in the first.

@@ -117,7 +117,7 @@ fn broadcast_joined(
             Ok((group, info))
         }
         None => {
-            let counts_another = forget_another(port, mgid, &info, JoinState::Full);
+            let counts_another = forget_another(port, mgid.gid(), &info, JoinState::Full);
             senseless(shared, mgid, Some(info));
             Err(if counts_another { SaError::Unanswered(0) } else { SaError::Unusable })
         }
@@ -129,12 +129,13 @@ fn broadcast_joined(
 
 /// IBTF counts a join for the group of the answer, whatever was asked: nobody leaves one that was not asked for.
 /// Whether it was for another one.
-fn forget_another(port: Gid, mgid: Mgid, answer: &McgInfo, state: JoinState) -> bool {
-    let other = Mgid::new(gid(answer.address.dgid)).filter(|other| *other != mgid);
-    if let Some(other) = other {
-        ibtf::forget_join(ibtf_gid(port), ibtf_gid(other.gid()), state);
+pub(super) fn forget_another(port: Gid, asked: Gid, answer: &McgInfo, state: JoinState) -> bool {
+    let other = gid(answer.address.dgid);
+    let is_another = other != asked;
+    if is_another {
+        ibtf::forget_join(ibtf_gid(port), ibtf_gid(other), state);
     }
-    other.is_some()
+    is_another
 }
 
 /// What the SA says of a group is of no use.
@@ -259,7 +260,7 @@ fn group_joined(
     let result = match result {
         // An answer about something else: what it says of the membership means nothing.
         Ok(info) if Mgid::new(gid(info.address.dgid)) != Some(mgid) => {
-            let _ = port.is_some_and(|port| forget_another(port, mgid, &info, join_state(role)));
+            let _ = port.is_some_and(|port| forget_another(port, mgid.gid(), &info, join_state(role)));
             senseless(shared, mgid, Some(info));
             Err(JoinError::Unanswered)
         }

@@ -6,7 +6,7 @@ use lab_ip::link_addr::LinkAddr;
 
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
-use crate::scenario::trouble::Event;
+use crate::scenario::trouble::{Event, SaDoes, SaTrouble};
 
 /// The link addresses of all hosts, in their order; `None` of a link that has none.
 pub struct Addresses(Vec<Option<LinkAddr>>);
@@ -54,7 +54,9 @@ fn replaces(event: &Event) -> bool {
         // A queue pair or a CQ is in error, or hangs.
         Event::SendsHang(_) | Event::QpBreaks(_) | Event::OneQpBreaks(_) => true,
         // Its P_Key is at another place of the table, or its GID is another one.
-        Event::PkeyRemoved(_) | Event::PkeyAdded(_) | Event::SubnetPrefix(_) => true,
+        Event::PkeyRemoved(_) | Event::PkeyAdded(_) | Event::Membership(_) | Event::SubnetPrefix(_) => true,
+        // Its group has another Q_Key or MTU, as far as it is told.
+        Event::Sa(SaTrouble { does: SaDoes::Lies(_), .. }) => true,
         // It was stopped.
         Event::HcaRemoved(_)
         | Event::HcaAdded(_)
