@@ -188,6 +188,8 @@ pub struct HcaConfig {
     pub loopback_block: bool,
     /// How long the HCA takes per send work request; 0 processes it inside the post.
     pub send_latency: Nanos,
+    /// A shared receive queue that a QP has ever taken from cannot be freed, as hermon and tavor have it, unless the HCA is gone.
+    pub keeps_srqs: bool,
 }
 
 impl HcaConfig {
@@ -202,6 +204,7 @@ impl HcaConfig {
             arming: ArmSemantics::default(),
             loopback_block: false,
             send_latency: Nanos(0),
+            keeps_srqs: false,
         }
     }
 }

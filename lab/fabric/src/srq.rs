@@ -34,6 +34,9 @@ pub(crate) struct SrqInner {
 struct SrqState {
     waiting: VecDeque<RecvWr>,
     users: u32,
+    /// A QP has taken from it.
+    used: bool,
+    kept: bool,
     freed: bool,
     failed: bool,
     /// 0: nothing is told.
@@ -50,6 +53,8 @@ impl Srq {
             state: Mutex::new(SrqState {
                 waiting: VecDeque::new(),
                 users: 0,
+                used: false,
+                kept: false,
                 freed: false,
                 failed: false,
                 limit: 0,
@@ -95,12 +100,19 @@ impl Srq {
         self.0.pd.clone()
     }
 
+    /// Its HCA has refused to free it and always will ([`crate::HcaConfig::keeps_srqs`]).
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.0.state.lock().kept
+    }
+
     pub(crate) fn hold(&self) -> Result<(), Error> {
         let mut s = self.0.state.lock();
         if s.freed {
             return Err(Error::SrqHdlInvalid);
         }
         s.users += 1;
+        s.used = true;
         Ok(())
     }
 
@@ -109,16 +121,20 @@ impl Srq {
         s.users = s.users.saturating_sub(1);
     }
 
-    pub(crate) fn retire(&self) -> Result<(), Error> {
+    /// `keeps`: the HCA keeps one that a QP has taken from.
+    pub(crate) fn retire(&self, keeps: bool) -> Result<(), Error> {
         let mut s = self.0.state.lock();
         match (s.freed, s.users) {
             (true, _) => Err(Error::SrqHdlInvalid),
-            (false, 0) => {
+            (false, 0) if !(keeps && s.used) => {
                 s.freed = true;
                 s.waiting.clear();
                 Ok(())
             }
-            _ => Err(Error::SrqInUse),
+            (false, users) => {
+                s.kept = users == 0;
+                Err(Error::SrqInUse)
+            }
         }
     }
 

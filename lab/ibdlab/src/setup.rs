@@ -57,6 +57,7 @@ fn adapter(scenario: &Scenario, spec: &HostSpec, n: u16) -> HcaConfig {
     }
     config.attr.max_mcg = spec.groups;
     config.loopback_block = !scenario.fabric.multicast_loopback;
+    config.keeps_srqs = scenario.fabric.keeps_srqs;
     for (port, number) in config.ports.iter_mut().zip(1..) {
         port.mtu = mtu_of(*spec.mtu.as_ref().unwrap_or(&scenario.fabric.mtu).get_ref());
         // Scenarios are checked when read.

@@ -74,6 +74,10 @@ pub fn check(scenario: &Scenario) -> Result<()> {
         scenario.fabric.multicast_loopback,
         "--hca swhca: its multicast always comes back to the sender, and the scenario has `multicast_loopback = false`"
     );
+    ensure!(
+        !scenario.fabric.keeps_srqs,
+        "--hca swhca: it frees its shared receive queues, and the scenario has `keeps_srqs = true`"
+    );
     scenario.step.iter().try_for_each(|step| check_step(scenario, step.get_ref()))
 }
 

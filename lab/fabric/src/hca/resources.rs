@@ -180,7 +180,7 @@ impl Hca {
     /// [`Error::SrqInUse`] while a QP uses it; [`Error::SrqHdlInvalid`] if it was freed.
     pub fn free_srq(&self, srq: &Srq) -> Result<(), Error> {
         self.check(Call::FreeSrq)?;
-        srq.retire()?;
+        srq.retire(self.config().keeps_srqs && !self.is_gone())?;
         srq.0.pd.release();
         self.0.objects.lock().srqs -= 1;
         Ok(())

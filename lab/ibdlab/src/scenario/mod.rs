@@ -70,6 +70,9 @@ pub struct FabricSpec {
     /// Each port has 2^lmc LIDs, and the SA leads to any of them.
     #[serde(skip_serializing_if = "is_zero", deserialize_with = "range::lmc")]
     pub lmc: u8,
+    /// Do adapters refuse to free a shared receive queue that a connection has used, as `hermon` does?
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub keeps_srqs: bool,
     /// What the hosts' links are on; `--hca` overrides it. `ibdlab up` has the lab's own adapters only.
     #[serde(skip_serializing_if = "HcaKind::is_model")]
     pub hca: HcaKind,
@@ -396,7 +399,14 @@ impl std::str::FromStr for ModuleOverride {
 
 impl Default for FabricSpec {
     fn default() -> Self {
-        Self { mtu: default_mtu(), multicast_loopback: true, sa_delay_ms: 1, lmc: 0, hca: HcaKind::Model }
+        Self {
+            mtu: default_mtu(),
+            multicast_loopback: true,
+            sa_delay_ms: 1,
+            lmc: 0,
+            keeps_srqs: false,
+            hca: HcaKind::Model,
+        }
     }
 }
 

@@ -7,13 +7,12 @@ use crate::status::*;
 use fakekernel::{Cx, Export, FaultKind, HostMutex, WaitQueue, cx, export, race};
 use illumos_sys_hdrs::{
     IBT_CM, IBT_DM, IBT_DM_AGENT, IBT_GENERIC_MISC, IBT_IBMA, IBT_INSUFF_RESOURCE, IBT_NETWORK, IBT_TEST_DEV,
-    IBTI_V_CURR, dev_info_t, ib_guid_t, ibt_async_handler_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t,
-    ibt_hca_hdl_t, ibt_status_t,
+    IBTI_V_CURR, dev_info_t, ib_guid_t, ibt_clnt_hdl_t, ibt_clnt_modinfo_t, ibt_hca_hdl_t, ibt_status_t,
 };
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Longer client names are cut.
 const NAME_LEN: usize = 7;
@@ -66,7 +65,7 @@ unsafe extern "C" fn ibt_attach(
     // SAFETY: the name of a client is a C string that lives as long as the module information, until detach.
     let name = unsafe { CStr::from_ptr(info.mi_clnt_name) };
     let name: String = name.to_string_lossy().chars().take(NAME_LEN).collect();
-    let client = new_client(&name, class, info.mi_async_handler, Opaque::of(clnt_private));
+    let client = new_client(&name, class, Opaque::of(mod_infop), Opaque::of(clnt_private));
     let client = Arc::new(client);
     race::release(client.key());
     let handle = ibtl.clients.insert_arc(client);
@@ -75,11 +74,12 @@ unsafe extern "C" fn ibt_attach(
     IBT_SUCCESS
 }
 
-fn new_client(name: &str, class: u32, handler: ibt_async_handler_t, private: Opaque) -> Client {
+fn new_client(name: &str, class: u32, info: Opaque, private: Opaque) -> Client {
     Client {
         name: name.to_owned(),
         class,
-        handler,
+        info,
+        kept: AtomicBool::new(false),
         private,
         opens: HostMutex::new(BTreeMap::new()),
         notices: NoticeHandler::default(),
@@ -91,7 +91,7 @@ fn new_client(name: &str, class: u32, handler: ibt_async_handler_t, private: Opa
 
 /// A client that is no module's and hears nothing.
 pub(super) fn native_client(name: &str, class: u32) -> Arc<Client> {
-    Arc::new(new_client(name, class, None, Opaque::default()))
+    Arc::new(new_client(name, class, Opaque::default(), Opaque::default()))
 }
 
 unsafe extern "C" fn ibt_detach(ibt_hdl: ibt_clnt_hdl_t) -> ibt_status_t {
@@ -102,6 +102,11 @@ unsafe extern "C" fn ibt_detach(ibt_hdl: ibt_clnt_hdl_t) -> ibt_status_t {
     let client = hdl!(cx, ibtl.clients, ibt_hdl, IBT_INVALID_PARAM);
     if !client.opens.lock().is_empty() || client.services.load(Ordering::Acquire) > 0 {
         os::console(&cx, &format!("ibt_detach: {}: resources not freed", client.name));
+        if client.kept.load(Ordering::Acquire) {
+            // Nothing that the module could do. What it said of itself has to stay, too.
+            drop_hold(cx.kernel(), "ibt client", ibt_hdl);
+            drop_hold(cx.kernel(), "kmem", client.info.get());
+        }
         return IBT_HCA_RESOURCES_NOT_FREED;
     }
     // Out of the table first: no new callback begins.

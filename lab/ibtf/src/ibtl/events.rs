@@ -417,7 +417,7 @@ fn tell(
     event: &mut ibt_async_event_t,
     kind: EntryKind,
 ) {
-    if let Some(handler) = client.handler {
+    if let Some(handler) = client.handler() {
         race::acquire(client.key());
         // SAFETY: the client gave the function as its handler and is attached; the arguments are what the interface says it gets.
         unsafe { kernel.enter(handler, (client.private.get(), hca, code, event), kind) };

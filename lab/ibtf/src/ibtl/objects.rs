@@ -6,7 +6,8 @@ use crate::adapter::{Adapter, Ah, Cq, Mr, Pd, Qp, RcConfig, Srq, UdConfig};
 use fakekernel::race::{self, Key};
 use fakekernel::{HostMutex, Kernel, WaitQueue};
 use illumos_sys_hdrs::{
-    ibt_adds_vect_t, ibt_async_handler_t, ibt_cep_flags_t, ibt_cq_handler_t, ibt_sm_notice_handler_t,
+    ibt_adds_vect_t, ibt_async_handler_t, ibt_cep_flags_t, ibt_clnt_modinfo_t, ibt_cq_handler_t,
+    ibt_sm_notice_handler_t,
 };
 use std::collections::BTreeMap;
 use std::ffi::c_void;
@@ -60,7 +61,11 @@ impl SelfHandle {
 pub(crate) struct Client {
     pub(crate) name: String,
     pub(crate) class: u32,
-    pub(crate) handler: ibt_async_handler_t,
+    /// What the client said of itself, which stays its own: who is called is read there before each call, as `ibtl_async_client_call` does.
+    /// Null for a client that is no module's.
+    pub(crate) info: Opaque,
+    /// An adapter keeps something of it for ever: it cannot be detached.
+    pub(crate) kept: AtomicBool,
     pub(crate) private: Opaque,
     pub(crate) opens: HostMutex<BTreeMap<u64, OpenState>>,
     pub(crate) notices: NoticeHandler,
@@ -107,6 +112,19 @@ pub(crate) enum OpenState {
 }
 
 impl Client {
+    /// Who is called, as the client's own record says now.
+    pub(crate) fn handler(&self) -> ibt_async_handler_t {
+        let info = self.info.get().cast::<ibt_clnt_modinfo_t>().cast_const();
+        if info.is_null() {
+            return None;
+        }
+        // SAFETY: the client gave its address with `ibt_attach`, and has to keep the record as long as it is attached; a word is read, which it may
+        // be writing.
+        let handler = unsafe { &raw const (*info).mi_async_handler };
+        // SAFETY: as above.
+        unsafe { handler.read_volatile() }
+    }
+
     /// A callback is about to be made; `detach` waits for it.
     pub(crate) fn begin_callback(&self) {
         *self.callbacks.lock() += 1;

@@ -11,6 +11,7 @@ use illumos_sys_hdrs::{
     ibt_srq_modify_flags_t, ibt_srq_sizes_t, ibt_status_t, uint_t,
 };
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 pub(super) fn exports() -> Vec<Export> {
     export! {
@@ -65,6 +66,13 @@ unsafe extern "C" fn ibt_free_srq(ibt_srq: ibt_srq_hdl_t) -> ibt_status_t {
     let ibtl = Ibtl::of(cx.kernel());
     let object = hdl!(cx, ibtl.srqs, ibt_srq, IBT_SRQ_HDL_INVALID);
     if let Err(e) = object.open.adapter().free_srq(&object.srq) {
+        if matches!(&object.srq, Srq::Model(srq) if srq.is_kept()) {
+            // It never will be freed, nor what it is made from: nothing that a module could do.
+            object.open.client.kept.store(true, Ordering::Release);
+            drop_hold(cx.kernel(), "ibt_srq_hdl_t", ibt_srq);
+            drop_hold(cx.kernel(), "ibt_pd_hdl_t", object.pd.get());
+            drop_hold(cx.kernel(), "ibt open HCA", object.open.handle.get::<c_void>());
+        }
         return e;
     }
     let _ = take(&cx, &ibtl.srqs, ibt_srq);

@@ -126,7 +126,9 @@ impl Generator<'_> {
         // Without a delay the answer to a join overtakes the switch's tables, and the first packet to a group may be lost.
         self.sa_delay_ms = self.pick(&[1, 1, 5, 20]);
         let sa_delay_ms = self.sa_delay_ms;
-        let fabric = FabricSpec { mtu: at(mtu), multicast_loopback, sa_delay_ms, ..FabricSpec::default() };
+        let keeps_srqs = self.rng.random_range(0..3) == 0;
+        let fabric =
+            FabricSpec { mtu: at(mtu), multicast_loopback, sa_delay_ms, keeps_srqs, ..FabricSpec::default() };
         let mut steps = vec![
             Step::Attach(AttachStep { after_ports: self.rng.random() }),
             Step::Up(UpStep { within_ms: 20_000, after_first_ms: None }),

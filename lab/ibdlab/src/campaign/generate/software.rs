@@ -32,6 +32,7 @@ pub(super) fn put(mut scenario: Scenario) -> Scenario {
     scenario.fabric.hca = HcaKind::Swhca;
     scenario.fabric.mtu = at(MTU);
     scenario.fabric.multicast_loopback = true;
+    scenario.fabric.keeps_srqs = false;
     let mut pkeys = vec![DEFAULT_PKEY];
     pkeys.extend(scenario.host.iter().map(|host| *host.get_ref().pkey.get_ref()));
     pkeys.dedup_by_key(|pkey| *pkey & 0x7fff);
