@@ -249,6 +249,7 @@ fn the_page_of_ibd_has_every_property_statistic_and_message_and_no_other() {
 
     let mut files = Vec::new();
     sources(&root.join("rust/ibd/src"), &mut files);
+    sources(&root.join("rust/ibtf/src"), &mut files);
     files.push(root.join("rust/kernel/src/module/entry.rs"));
     let logged: BTreeSet<String> =
         files.iter().flat_map(|file| messages_of(&fs::read_to_string(file).expect("readable"))).collect();

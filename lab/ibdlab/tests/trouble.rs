@@ -27,6 +27,12 @@ fn no_memory_at_once_refuses_nothing_an_administrator_does() {
     all_is_well_again("memory.toml", 10);
 }
 
+/// Before, a stop left the queue behind: the partition could not be deleted, nor the module unloaded, and an adapter was still open when it was pulled.
+#[test]
+fn queues_that_an_adapter_keeps_hold_up_nobody() {
+    all_is_well_again("kept-queues.toml", 50);
+}
+
 #[test]
 fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
     all_is_well_again("sa-silent.toml", 50);

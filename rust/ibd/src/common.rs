@@ -5,10 +5,13 @@ use kernel::{Errno, KArc, MayBlock};
 
 use crate::directory::Directory;
 use crate::dump::LinkRecords;
+use crate::kept::KeptAdapters;
 use crate::sa_pool::SaPool;
 
 /// Made when the module is loaded, gone when it is unloaded.
 pub(crate) struct Common {
+    /// By what connections have their adapters. In front of the clients.
+    pub(crate) kept: KArc<KeptAdapters>,
     /// What IBTF calls them by.
     pub(crate) clients: Clients,
     /// Where those who ask about neighbours find them.
@@ -22,6 +25,7 @@ pub(crate) struct Common {
 impl Common {
     pub(crate) fn new(may_block: &MayBlock) -> Result<KArc<Self>, Errno> {
         let common = Self {
+            kept: KeptAdapters::new(may_block),
             clients: Clients::new(may_block)?,
             directory: Directory::new(may_block),
             pool: SaPool::new(may_block),

@@ -39,6 +39,12 @@ impl Module for Ibd {
         let questions = PathServiceRegistration::new(common.directory.clone(), may_block)?;
         Ok(Self { ports, common, _questions: questions, _ops: ops })
     }
+
+    /// No instance is attached: they are detached before this is called. So no link uses what rests, and its memory can go.
+    fn prepare_unload(&self) -> Result<(), Errno> {
+        self.common.kept.end();
+        Ok(())
+    }
 }
 
 impl PortDriver {

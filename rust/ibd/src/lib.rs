@@ -15,6 +15,7 @@ mod counters;
 mod directory;
 mod driver;
 mod dump;
+mod kept;
 mod link;
 mod node;
 mod partition;

@@ -5,9 +5,12 @@ use kernel::sync::Mutex;
 use kernel::{AllocError, KBox, KVec};
 
 /// Something that only has to be kept.
-pub trait Keep: Send + Sync {}
-
-impl<T: Send + Sync> Keep for T {}
+pub trait Keep: Send + Sync {
+    /// Whether the adapter cannot reach it any more, whatever it still has of it.
+    fn is_out_of_reach(&self) -> bool {
+        false
+    }
+}
 
 /// What a channel or a shared receive queue keeps until the adapter has forgotten it.
 pub(crate) struct AdapterOwned(Mutex<Kept>);
@@ -46,6 +49,11 @@ impl AdapterOwned {
             // Cannot be, there is a promise. If it were, the adapter may be using it: it must not be freed.
             core::mem::forget((what, Pin::new()));
         }
+    }
+
+    /// Whether the adapter can reach nothing of it.
+    pub(crate) fn is_out_of_reach(&self) -> bool {
+        self.0.lock().kept.iter().all(|kept| kept.is_out_of_reach())
     }
 
     /// The adapter may still use what was posted: keeps it for ever, and the text its free routines are in.

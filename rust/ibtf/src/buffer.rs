@@ -11,7 +11,7 @@
 //! Only in the CPU's state is there a [`Buffer`], and only a `Buffer` gives references to the memory.
 
 use core::ptr::{self, NonNull};
-use core::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use illumos_sys_hdrs as sys;
 use kernel::mblk::{Home, LoanHome, LoanSlot, Mblk};
@@ -20,6 +20,7 @@ use kernel::{KArc, KBox, KVec, Pages};
 
 use crate::cq::QueueId;
 use crate::pd::Pd;
+use crate::refused::told;
 use crate::stack::{IndexStack, Taken};
 use crate::status::Status;
 
@@ -46,7 +47,7 @@ pub struct BufferPool {
 /// What a pool needs at its end, allocated with it.
 struct End {
     registration: Option<Registration>,
-    /// The pool behind this one in a [`PoolList`].
+    /// The pool behind this one in a [`PoolList`](crate::PoolList).
     next: Option<BufferPool>,
     /// Of a pool of which there are few: its place, which is free when this is dropped.
     few: Option<OneOfFew>,
@@ -66,54 +67,6 @@ impl OneOfFew {
 impl Drop for OneOfFew {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Pools that wait to be [closed](BufferPool::close). A pool is put in it without any memory.
-#[derive(Default)]
-pub struct PoolList {
-    first: Option<BufferPool>,
-    len: usize,
-}
-
-impl PoolList {
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.len
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len == 0
-    }
-
-    /// How many are like this. **Any** context.
-    pub fn count(&self, is_it: impl Fn(&BufferPool) -> bool) -> usize {
-        core::iter::successors(self.first.as_ref(), |pool| pool.end.next.as_ref())
-            .filter(|pool| is_it(pool))
-            .count()
-    }
-
-    /// Adds one. **Any** context.
-    pub fn push(&mut self, mut pool: BufferPool) {
-        pool.end.next = self.first.take();
-        self.first = Some(pool);
-        self.len += 1;
-    }
-
-    /// Takes the one out that was added last. **Any** context.
-    pub fn pop(&mut self) -> Option<BufferPool> {
-        let mut pool = self.first.take()?;
-        self.first = pool.end.next.take();
-        self.len -= 1;
-        Some(pool)
-    }
-}
-
-impl Drop for PoolList {
-    fn drop(&mut self) {
-        // One after the other: each would drop the next on the same stack.
-        while self.pop().is_some() {}
     }
 }
 
@@ -139,6 +92,8 @@ pub(crate) struct Pool {
     size: u32,
     /// The local key, once registered.
     key: AtomicU32,
+    /// The adapter may use the memory.
+    registered: AtomicBool,
     cells: KVec<Cell>,
     free: IndexStack,
 }
@@ -177,6 +132,7 @@ impl BufferPool {
             stride,
             size,
             key: AtomicU32::new(0),
+            registered: AtomicBool::new(true),
             cells,
             free: IndexStack::full(count)?,
         }))?;
@@ -223,6 +179,15 @@ impl BufferPool {
         if self.try_close() { Ok(()) } else { Err(self) }
     }
 
+    /// The pool behind this one in a [`PoolList`](crate::PoolList).
+    pub(crate) fn next(&self) -> &Option<BufferPool> {
+        &self.end.next
+    }
+
+    pub(crate) fn next_mut(&mut self) -> &mut Option<BufferPool> {
+        &mut self.end.next
+    }
+
     /// `None` if its memory is not registered in this protection domain.
     pub(crate) fn pool_in(&self, pd: &Pd) -> Option<&KArc<Home<Pool>>> {
         let registration = self.end.registration.as_ref()?;
@@ -254,6 +219,22 @@ impl BufferPool {
             self.end.registration = None;
         }
     }
+
+    /// Takes the memory away from the adapter, although a queue may still have work requests for it: a request that names the region fails
+    /// then, and nothing is read or written. Whether the adapter gave it up. **May block.**
+    pub fn take_away(&mut self) -> bool {
+        if let Some(Registration { region, pd }) = &self.end.registration {
+            // SAFETY: registered once. What the adapter still has of it fails from now on, since the key is no region's.
+            let result = unsafe { sys::ibt_deregister_mr(pd.hca().handle(), *region) };
+            if told("memory region", Status::check(result)).is_ok() {
+                self.end.registration = None;
+                if let Some(pool) = &self.inner {
+                    pool.registered.store(false, Ordering::Release);
+                }
+            }
+        }
+        self.end.registration.is_none()
+    }
 }
 
 impl Drop for BufferPool {
@@ -261,6 +242,7 @@ impl Drop for BufferPool {
         self.deregister();
         if self.end.registration.is_some() {
             // A queue still has memory of this pool: it must stay, and so must the text.
+            let _ = told("pool of buffers", Err(Status::MR_IN_USE));
             core::mem::forget((self.inner.take(), self.end.registration.take(), Pin::new()));
         }
     }
@@ -326,6 +308,11 @@ impl Pool {
     fn taken(&self, this: &KArc<Home<Self>>, index: u32) -> Option<Buffer> {
         self.cells.get(index as usize)?.state.store(CPU, Ordering::Relaxed);
         Some(Buffer { pool: this.clone(), index, len: 0 })
+    }
+
+    /// Whether the adapter may use the memory, for all that is known.
+    pub(crate) fn is_registered(&self) -> bool {
+        self.registered.load(Ordering::Acquire)
     }
 
     /// How many buffers there are.

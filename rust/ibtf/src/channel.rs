@@ -10,6 +10,7 @@ use crate::cq::Cq;
 use crate::event::ChannelId;
 use crate::multicast::McgInfo;
 use crate::pd::Pd;
+use crate::refused::told;
 use crate::status::Status;
 
 /// How a channel is made.
@@ -209,7 +210,8 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         // SAFETY: allocated, not attached to a group; nobody posts or polls for it any more.
-        if Status::check(unsafe { sys::ibt_free_channel(self.handle) }).is_err() {
+        let freed = Status::check(unsafe { sys::ibt_free_channel(self.handle) });
+        if told("queue pair", freed).is_err() {
             self.adapter_owned.forget_all();
         }
     }

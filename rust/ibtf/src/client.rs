@@ -2,6 +2,7 @@
 
 use core::ffi::{CStr, c_void};
 use core::ptr;
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 
 use illumos_sys_hdrs as sys;
@@ -13,6 +14,7 @@ use crate::Gid;
 use crate::clients::{self, Clients, Number, Registry};
 use crate::cm::{Reply, Request, Session};
 use crate::event::{AsyncEvent, ChannelId, SubnetEvent};
+use crate::refused::told;
 use crate::status::Status;
 
 /// Where a client's events go.
@@ -79,10 +81,26 @@ pub struct Client(KArc<Inner>);
 struct Inner {
     handle: sys::ibt_clnt_hdl_t,
     number: Number,
+    /// The adapter keeps something of it for ever, and IBTF the client.
+    left: AtomicBool,
+    /// What IBTF is told of a client that may be left.
+    info: Option<KBox<LeavableInfo>>,
     registry: KArc<Registry>,
     /// IBTF calls in as long as the client is attached.
     _pin: Pin,
 }
+
+/// As [`ClientInfo`], in memory that can stay when the module goes.
+#[repr(C)]
+struct LeavableInfo {
+    info: sys::ibt_clnt_modinfo_t,
+    name: [u8; 16],
+}
+
+// SAFETY: written by the one value that owns it, once more when that ends; IBTF reads it.
+unsafe impl Send for LeavableInfo {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for LeavableInfo {}
 
 // SAFETY: the handle is used by IBTF, from any thread.
 unsafe impl Send for Inner {}
@@ -170,18 +188,64 @@ impl Client {
         may_block: &MayBlock,
         handler: H,
     ) -> Result<Self, Status> {
+        Self::enter_with(registry, dip, (&raw const info.0).cast_mut(), None, may_block, handler)
+    }
+
+    /// `info` is a static, or that of `leavable`.
+    fn enter_with<H: ClientHandler>(
+        registry: KArc<Registry>,
+        dip: *mut sys::dev_info_t,
+        info: *mut sys::ibt_clnt_modinfo_t,
+        leavable: Option<KBox<LeavableInfo>>,
+        may_block: &MayBlock,
+        handler: H,
+    ) -> Result<Self, Status> {
         let handler = KBox::new_waiting(handler, may_block).map_unsized(|handler| handler as _);
         let number = registry.enter(handler, may_block);
         let mut handle = ptr::null_mut();
-        // SAFETY: IBTL reads the description, which is a static; the argument is a number.
-        let attached =
-            unsafe { sys::ibt_attach((&raw const info.0).cast_mut(), dip, number.cookie(), &mut handle) };
+        // SAFETY: IBTL reads the description, which is a static, or stays with the client; the argument is a number.
+        let attached = unsafe { sys::ibt_attach(info, dip, number.cookie(), &mut handle) };
         if let Err(status) = Status::check(attached) {
             registry.leave(number);
             return Err(status);
         }
-        let inner = Inner { handle, number, registry, _pin: Pin::of_registration() };
+        let inner = Inner {
+            handle,
+            number,
+            left: AtomicBool::new(false),
+            info: leavable,
+            registry,
+            _pin: Pin::of_registration(),
+        };
         Ok(Self(KArc::new_waiting(inner, may_block)))
+    }
+
+    /// Attaches a client that is no device node's and can be left with what an adapter does not free ([`Srq::leave`](crate::Srq::leave)). IBTL
+    /// shows seven letters of the name. **May block.**
+    pub fn attach_leavable<H: ClientHandler>(
+        &self,
+        name: &'static CStr,
+        may_block: &MayBlock,
+        handler: H,
+    ) -> Result<Self, Status> {
+        let ClientInfo(info) = ClientInfo::of_module(c"");
+        let mut leavable = KBox::new_waiting(LeavableInfo { info, name: [0; 16] }, may_block);
+        let LeavableInfo { info, name: kept } = &mut *leavable;
+        // The last one stays 0.
+        kept.iter_mut().take(15).zip(name.to_bytes()).for_each(|(to, from)| *to = *from);
+        info.mi_clnt_name = kept.as_mut_ptr().cast();
+        let info = &raw mut *info;
+        let registry = self.0.registry.clone();
+        Self::enter_with(registry, ptr::null_mut(), info, Some(leavable), may_block, handler)
+    }
+
+    /// IBTF will not let go of it.
+    pub(crate) fn leave(&self) {
+        self.0.left.store(self.0.info.is_some(), Ordering::Release);
+    }
+
+    pub(crate) fn is_left(&self) -> bool {
+        self.0.left.load(Ordering::Acquire)
     }
 
     pub(crate) fn registry(&self) -> &KArc<Registry> {
@@ -212,13 +276,30 @@ impl Drop for Inner {
         // SAFETY: attached; takes the subscription back, if there was one. The argument stays what it was.
         unsafe { sys::ibt_register_subnet_notices(self.handle, None, self.number.cookie()) };
         // SAFETY: attached, and every adapter it opened keeps a clone, so all are closed.
-        if Status::check(unsafe { sys::ibt_detach(self.handle) }).is_err() {
+        let detached = told("client", Status::check(unsafe { sys::ibt_detach(self.handle) }));
+        match self.info.take() {
+            Some(info) if detached.is_err() && *self.left.get_mut() => silence(info),
             // IBTL will go on calling: the text may not go.
-            core::mem::forget(Pin::new());
+            _ if detached.is_err() => core::mem::forget(Pin::new()),
+            _ => {}
         }
         // Also for the calls that IBTL does not count.
         self.registry.leave(self.number);
     }
+}
+
+/// How long a call of IBTL's may take to begin, once it has read whom to call.
+const CALL_BEGINS: kernel::time::Duration = kernel::time::Duration::from_secs(1);
+
+/// IBTL keeps a client, and calls nobody for it any more: it looks for the handler before each call (`ibtl_async_client_call` and others). What it looks
+/// at stays for ever. **May block.**
+fn silence(info: KBox<LeavableInfo>) {
+    let info = KBox::into_raw(info);
+    // SAFETY: the block stays; IBTL reads the field at any time.
+    let handler = unsafe { &raw mut (*info.as_ptr()).info.mi_async_handler };
+    // SAFETY: aligned and valid; a word, which IBTL finds as it was or as it is.
+    unsafe { handler.write_volatile(None) };
+    kernel::time::sleep(CALL_BEGINS);
 }
 
 /// # Safety

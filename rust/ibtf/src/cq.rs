@@ -11,6 +11,7 @@ use kernel::{AllocError, KArc, KBox, KVec, MayBlock};
 
 use crate::event::CqId;
 use crate::hca::Hca;
+use crate::refused::told;
 use crate::status::Status;
 
 /// What happens when an armed CQ gets a completion.
@@ -180,7 +181,8 @@ impl Drop for Inner {
         let slot = unsafe { self.slot.as_ref() };
         slot.calls.quiesce();
         // SAFETY: every channel on it keeps a clone, so none is left.
-        match Status::check(unsafe { sys::ibt_free_cq(self.handle) }) {
+        let freed = Status::check(unsafe { sys::ibt_free_cq(self.handle) });
+        match told("completion queue", freed) {
             Ok(()) => slot.taken.store(false, Ordering::Release),
             // The adapter keeps the CQ: never use the slot again.
             Err(_) => core::mem::forget((self.target.take(), Pin::new())),

@@ -10,6 +10,7 @@ use kernel::{AllocError, KArc, KBox, MayBlock};
 use crate::client::Client;
 use crate::cq::CqSlot;
 use crate::port::PortInfo;
+use crate::refused::told;
 use crate::status::Status;
 
 /// An adapter, opened by a client. Cheap to clone; the last clone closes it (**may block**).
@@ -114,7 +115,8 @@ impl Drop for Inner {
             return;
         }
         // SAFETY: open, and everything made on it keeps a clone, so all is freed.
-        if Status::check(unsafe { sys::ibt_close_hca(self.handle) }).is_err() {
+        let closed = told("adapter", Status::check(unsafe { sys::ibt_close_hca(self.handle) }));
+        if closed.is_err() && !self.client.is_left() {
             // Something of ours is still known to the adapter: keep the module, and with it the arguments of its handlers.
             core::mem::forget(Pin::new());
         }

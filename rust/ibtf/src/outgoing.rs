@@ -2,6 +2,7 @@
 
 use kernel::{AllocError, KArc};
 
+use crate::adapter_owned::Keep;
 use crate::ring::Ring;
 
 /// Elements with a number each, in order. Each needs a `D` for as long as it is inside. Of consecutive ones that need the same the last
@@ -18,6 +19,8 @@ struct Place<E, D> {
     element: E,
     keeps: Option<KArc<D>>,
 }
+
+impl<E: Send + Sync, D: Send + Sync> Keep for Outgoing<E, D> {}
 
 impl<E, D> Outgoing<E, D> {
     /// Room for at least `capacity` (at most 2^31).

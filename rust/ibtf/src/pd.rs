@@ -7,6 +7,7 @@ use kernel::{KArc, KBox, MayBlock};
 
 use crate::hca::Hca;
 use crate::lock_free_stack::{Entry, LockFreeStack};
+use crate::refused::told;
 use crate::status::Status;
 
 /// A protection domain. Cheap to clone; the last clone frees it (**may block**).
@@ -81,7 +82,8 @@ impl Inner {
         let free = |ToFree(dest)| {
             // SAFETY: nobody has the handle any more. That includes the adapter, which may read what is behind it until a send is
             // complete: a send queue keeps the `UdDest` of each send until then.
-            let _ = unsafe { sys::ibt_free_ud_dest(dest) };
+            let freed = Status::check(unsafe { sys::ibt_free_ud_dest(dest) });
+            let _ = told("address handle", freed);
         };
         self.to_free.take().map(free).count()
     }
@@ -90,7 +92,9 @@ impl Inner {
 impl Drop for Inner {
     fn drop(&mut self) {
         self.free_unused();
-        // SAFETY: everything made in it keeps a clone, so it is empty. A failure leaves it to the adapter's close.
-        let _ = unsafe { sys::ibt_free_pd(self.hca.handle(), self.handle) };
+        // SAFETY: everything made in it keeps a clone, so it is empty.
+        let freed = Status::check(unsafe { sys::ibt_free_pd(self.hca.handle(), self.handle) });
+        // Something that was made in it could not be freed. The adapter's close fails for it, and keeps what has to stay.
+        let _ = told("protection domain", freed);
     }
 }

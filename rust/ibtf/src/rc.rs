@@ -11,6 +11,7 @@ use crate::adapter_owned::{AdapterOwned, Keep};
 use crate::cq::Cq;
 use crate::event::ChannelId;
 use crate::pd::Pd;
+use crate::refused::told;
 use crate::srq::Srq;
 use crate::status::Status;
 
@@ -28,8 +29,14 @@ struct Inner {
     closed: AtomicBool,
     /// There is no queue pair any more.
     freed: AtomicBool,
-    receives: Option<Srq>,
+    receives: Option<Receives>,
     sends: Option<Sends>,
+}
+
+/// What one that receives is made of.
+struct Receives {
+    _srq: Srq,
+    cq: Cq,
 }
 
 /// What one that sends is made of.
@@ -56,13 +63,16 @@ pub struct RcState {
 }
 
 impl RcChannel {
-    /// A queue pair that receives into a shared receive queue and never sends (`ibt_alloc_rc_channel`). **May block.**
-    pub fn receiving(srq: &Srq, port: u8) -> Result<Self, Status> {
-        let args = arguments(srq.pd(), srq.receive_cq(), port, 1);
+    /// A queue pair that receives into a shared receive queue and never sends (`ibt_alloc_rc_channel`). Its receives complete on this CQ, which
+    /// must hold as many as the queue. `INVALID_PARAM` for objects of two adapters. **May block.**
+    pub fn receiving(srq: &Srq, cq: &Cq, port: u8) -> Result<Self, Status> {
+        srq.pd().hca().check(cq.hca())?;
+        let args = arguments(srq.pd(), cq, port, 1);
         let args = sys::ibt_rc_chan_alloc_args_t { rc_srq: srq.handle(), ..args };
         let (handle, _) = allocate(srq.pd(), sys::IBT_ACHAN_USES_SRQ, args)?;
         // If this fails the value is dropped, which frees again.
-        Ok(Self(KArc::new(Inner::new(handle, Some(srq.clone()), None))?))
+        let receives = Receives { _srq: srq.clone(), cq: cq.clone() };
+        Ok(Self(KArc::new(Inner::new(handle, Some(receives), None))?))
     }
 
     /// A queue pair for so many sends that never receives (`ibt_alloc_rc_channel`): what the other side sends finds no receive.
@@ -80,7 +90,7 @@ impl RcChannel {
 
     /// The CQ that what it receives completes on; `None` if it never receives.
     pub fn receive_cq(&self) -> Option<&Cq> {
-        self.0.receives.as_ref().map(Srq::receive_cq)
+        self.0.receives.as_ref().map(|receives| &receives.cq)
     }
 
     /// What events call it.
@@ -232,7 +242,7 @@ fn allocate(
 }
 
 impl Inner {
-    const fn new(handle: sys::ibt_channel_hdl_t, receives: Option<Srq>, sends: Option<Sends>) -> Self {
+    const fn new(handle: sys::ibt_channel_hdl_t, receives: Option<Receives>, sends: Option<Sends>) -> Self {
         Self { handle, closed: AtomicBool::new(false), freed: AtomicBool::new(false), receives, sends }
     }
 
@@ -280,7 +290,7 @@ impl Drop for Inner {
         }
         // A connection that was never made cannot be closed.
         let _ = self.close();
-        if self.free().is_err() {
+        if told("queue pair of a connection", self.free()).is_err() {
             // It still takes receives, or sends: they stay, and the text with them.
             core::mem::forget((self.receives.take(), Pin::new()));
             if let Some(sends) = &mut self.sends {

@@ -9,6 +9,7 @@ use crate::buffer::{self, Buffer, BufferPool, Free, Pool};
 use crate::channel::UdChannel;
 use crate::cq::{Completion, CompletionStatus, QueueId};
 use crate::pd::Pd;
+use crate::srq::Srq;
 use crate::status::Status;
 
 /// What receives are posted to: a channel, or a queue that connections share.
@@ -103,6 +104,12 @@ pub struct Refills {
 struct Reclaim {
     pool: KArc<Home<Pool>>,
     id: QueueId,
+}
+
+impl Keep for Reclaim {
+    fn is_out_of_reach(&self) -> bool {
+        !self.pool.is_registered()
+    }
 }
 
 impl Drop for Reclaim {
@@ -300,6 +307,13 @@ impl<T: Target> ReceiveQueue<T> {
 unsafe impl<T: Target + Send> Send for ReceiveQueue<T> {}
 // SAFETY: through a shared reference only numbers are read.
 unsafe impl<T: Target + Sync> Sync for ReceiveQueue<T> {}
+
+impl ReceiveQueue<Srq> {
+    /// Whether this is the queue that it posts to.
+    pub(crate) fn posts_to(&self, srq: &Srq) -> bool {
+        self.target.is(srq)
+    }
+}
 
 impl<T: Target> Drop for ReceiveQueue<T> {
     fn drop(&mut self) {

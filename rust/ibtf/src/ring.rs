@@ -2,6 +2,8 @@
 
 use kernel::{AllocError, KVec};
 
+use crate::adapter_owned::Keep;
+
 /// Number n is in place n modulo the number of places, a power of two, so numbers may wrap.
 pub(crate) struct Ring<E> {
     places: KVec<Option<E>>,
@@ -10,6 +12,8 @@ pub(crate) struct Ring<E> {
     /// Number the next one gets.
     tail: u32,
 }
+
+impl<E: Send + Sync> Keep for Ring<E> {}
 
 impl<E> Ring<E> {
     /// Room for at least `capacity` (at most 2^31).

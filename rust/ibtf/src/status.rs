@@ -99,6 +99,7 @@ statuses! {
     PKEY_IX_INVALID = IBT_PKEY_IX_INVALID,
     PD_HDL_INVALID = IBT_PD_HDL_INVALID,
     PD_IN_USE = IBT_PD_IN_USE,
+    SRQ_IN_USE = IBT_SRQ_IN_USE,
 }
 
 /// Set in a status that a module made up of its own troubles; bits 27 to 30 say which module.

@@ -191,7 +191,7 @@ fn adapter(client: &Client, guid: u64) -> Adapter {
     let pd = Pd::new(&hca, &may_block).unwrap();
     let cq = Cq::new(&hca, 64, KArc::new(Deaf).unwrap()).unwrap();
     let channel = UdChannel::new(&pd, &cq, &cq, &config()).unwrap();
-    let srq = Srq::new(&pd, &cq, 8).unwrap();
+    let srq = Srq::new(&pd, 8).unwrap();
     let pool = BufferPool::new(&pd, 4, 64, BufferUse::Receive).unwrap();
     let dest = KArc::new(UdDest::new(&pd, ()).unwrap()).unwrap();
     Adapter { pd, cq, channel, srq, pool, dest }
@@ -215,7 +215,7 @@ fn objects_of_two_adapters_are_refused() {
     let refused = Err(Status::INVALID_PARAM);
     assert_eq!(why(UdChannel::new(&one.pd, &other.cq, &one.cq, &config())), refused);
     assert_eq!(why(UdChannel::new(&one.pd, &one.cq, &other.cq, &config())), refused);
-    assert_eq!(why(Srq::new(&one.pd, &other.cq, 8)), refused);
+    assert_eq!(why(RcChannel::receiving(&one.srq, &other.cq, 1)), refused);
     assert_eq!(why(RcChannel::sending(&one.pd, &other.cq, 1, 8)), refused);
     assert_eq!(why(ReceiveQueue::new(&one.channel, &other.pool)), refused);
     assert_eq!(why(ReceiveQueue::new(&one.srq, &other.pool)), refused);

@@ -117,7 +117,7 @@ impl Link {
         let rings = RingCount::read(dip, &name);
         let mut inner = None;
         let make = |mac| {
-            let pool = common.pool.clone();
+            let pool = (common.pool.clone(), common.kept.clone());
             let shared = Shared::new(dip, &name, rings, mac, number, pool, may_block);
             let made = inner.insert(Inner {
                 listing: None,

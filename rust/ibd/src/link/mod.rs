@@ -76,6 +76,7 @@ use control::Control;
 use delivery::Delivery;
 use fma::Faults;
 use incoming::{ConnectionCounters, Listener, is_slab};
+pub(crate) use incoming::{Slabs, adapter_event};
 use interrupts::Interrupts;
 use job_queue::Jobs;
 use neighbour::{Neighbour, StaticRates};
@@ -89,6 +90,7 @@ use worker::Hardware;
 
 use crate::adapter::Held;
 use crate::counters::{Counters, counters};
+use crate::kept::KeptAdapters;
 use crate::node::Node;
 use crate::sa_pool::SaPool;
 use crate::secret;
@@ -112,6 +114,8 @@ pub(crate) struct Shared {
     jobs: Jobs,
     /// Asks the SA for all links of the module.
     pool: KArc<SaPool>,
+    /// By what connections have the adapter.
+    kept: KArc<KeptAdapters>,
     announcer: Announcer,
     backlog: KArc<Monitor<Backlog>>,
     delivery: KArc<Delivery>,
@@ -226,7 +230,7 @@ impl Shared {
         rings: RingCount,
         mac: Mac,
         number: i32,
-        pool: KArc<SaPool>,
+        (pool, kept): (KArc<SaPool>, KArc<KeptAdapters>),
         may_block: &MayBlock,
     ) -> KArc<Self> {
         let Name { node, pkey, .. } = *name;
@@ -256,6 +260,7 @@ impl Shared {
             control,
             jobs: Jobs::new(may_block),
             pool,
+            kept,
             announcer: Announcer::new(may_block),
             backlog: Backlog::new(may_block),
             delivery: Delivery::new(&connection_counters, may_block),
@@ -395,10 +400,19 @@ impl Shared {
     /// What is held, awaited or lent. **May block.**
     fn outstanding(&self) -> Outstanding {
         self.tidy();
-        let pools = self.retired.lock().len();
+        let retired = self.retired.lock();
+        let (pools, lent) = (retired.len(), retired.pools.lent());
+        drop(retired);
         let control = self.control.lock().outstanding();
         let calls = !self.pool.is_idle(self.number);
-        Outstanding { control, calls, pools, jobs: !self.jobs.is_idle(), news: !self.announcer.is_idle() }
+        Outstanding {
+            control,
+            calls,
+            pools,
+            lent,
+            jobs: !self.jobs.is_idle(),
+            news: !self.announcer.is_idle(),
+        }
     }
 }
 
@@ -407,8 +421,9 @@ pub(crate) struct Outstanding {
     control: control::Outstanding,
     /// A call to the SA waits or is out.
     calls: bool,
-    /// Receive pools with buffers lent.
+    /// Pools of buffers of queue pairs that are gone, and how many of the buffers are lent.
     pools: usize,
+    lent: u32,
     /// The worker has something to do.
     jobs: bool,
     /// The MAC layer is being told something.
@@ -443,14 +458,14 @@ impl Outstanding {
 
 impl core::fmt::Display for Outstanding {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "{}, {} call, {} pools with buffers lent, {} job, {} announcement",
-            self.control,
-            u8::from(self.calls),
-            self.pools,
-            u8::from(self.jobs),
-            u8::from(self.news)
-        )
+        let Self { lent, pools, .. } = *self;
+        let mut reasons = control::Reasons::new(f);
+        self.control.list(&mut reasons)?;
+        reasons.add(self.calls, format_args!("a call to the SA to return"))?;
+        reasons.add(lent != 0, format_args!("{lent} received packets that a program has not read"))?;
+        reasons
+            .add(pools != 0 && lent == 0, format_args!("the adapter to give {pools} buffer pools back"))?;
+        reasons.add(self.jobs, format_args!("the adapter to answer"))?;
+        reasons.add(self.news, format_args!("the MAC layer"))
     }
 }

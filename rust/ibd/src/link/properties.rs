@@ -125,10 +125,10 @@ impl Shared {
         }
         let control = self.control.lock();
         let of_connections = control.incoming.as_ref().and_then(|incoming| incoming.shared_receive());
-        let srq = of_connections.map(|shared_receive| shared_receive.srq());
+        let both = of_connections.map(|shared_receive| (shared_receive.srq(), shared_receive.cq().clone()));
         drop(control);
-        if let Some(srq) = srq {
-            moderate(srq.pd().hca(), srq.receive_cq(), settings.receive_moderation());
+        if let Some((srq, cq)) = both {
+            moderate(srq.pd().hca(), &cq, settings.receive_moderation());
         }
     }
 

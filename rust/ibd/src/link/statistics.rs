@@ -103,7 +103,7 @@ impl Source for ReceiveRing {
 struct Port(KArc<Shared>);
 
 impl Source for Port {
-    const NAMES: &'static [&'static CStr] = &names::<{ 13 + HISTORY.len() }>(&[
+    const NAMES: &'static [&'static CStr] = &names::<{ 14 + HISTORY.len() }>(&[
         &[
             c"port",
             c"port_active",
@@ -120,6 +120,7 @@ impl Source for Port {
             c"qpn",
         ],
         &HISTORY,
+        &[c"frees_refused"],
     ]);
 
     fn read(&self, values: &mut dyn FnMut(usize, u64)) {
@@ -145,6 +146,8 @@ impl Source for Port {
         shown.put([group.and_then(|group| group.rate).map_or(0, |rate| rate.bits_per_second())]);
         shown.put([group.map_or(0, |group| group.sl.into()), qpn.into()]);
         shared.counters.history.show(&mut shown);
+        // Of the module: whose object it was is not known.
+        shown.put([ibtf::refused_frees()]);
     }
 }
 

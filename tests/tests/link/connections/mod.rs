@@ -9,6 +9,7 @@ mod ends;
 mod failures;
 mod flood;
 mod guest;
+mod kept;
 mod linux;
 mod matrix;
 mod memory;

@@ -24,6 +24,7 @@ use kernel::{KArc, KBox, KVec, MayBlock};
 
 use actions::address;
 pub(crate) use outstanding::Outstanding;
+pub(in crate::link) use outstanding::Reasons;
 
 use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
 use crate::counters::LinkState;

@@ -1,5 +1,7 @@
 //! What of a link's machines is not at rest.
 
+use core::fmt;
+
 use super::Control;
 
 /// What of a link's machines is not at rest.
@@ -62,19 +64,39 @@ impl Outstanding {
     }
 }
 
-impl core::fmt::Display for Outstanding {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(
-            f,
-            "{} link, {} groups, {} lookups, {} packets, {} questions, {} queue pair, {} connections",
-            // What the control thread is at, too: most of it is the link's.
-            u8::from(self.link || self.effect),
-            self.memberships.max(usize::from(self.groups)),
-            self.lookups,
-            self.packets,
-            self.questions,
-            u8::from(self.queue_pair),
-            u8::from(self.connections)
-        )
+impl Outstanding {
+    /// Adds what an administrator can do something about.
+    pub(in crate::link) fn list(&self, reasons: &mut Reasons<'_, '_>) -> fmt::Result {
+        let Self { lookups, packets, questions, .. } = *self;
+        // What the control thread is at, too: most of it is the link's.
+        reasons.add(self.link || self.effect, format_args!("the SA to answer about the broadcast group"))?;
+        let groups = self.memberships.max(1);
+        reasons.add(self.groups, format_args!("the SA to answer about {groups} groups"))?;
+        reasons.add(lookups != 0, format_args!("the SA to answer about {lookups} paths"))?;
+        reasons.add(packets != 0, format_args!("{packets} packets without a path"))?;
+        reasons.add(questions != 0, format_args!("{questions} questions of ibdpath"))?;
+        reasons.add(self.queue_pair, format_args!("the adapter to free the queue pair"))?;
+        reasons.add(self.connections, format_args!("neighbours to let go of connections"))
+    }
+}
+
+/// A list for a message.
+pub(in crate::link) struct Reasons<'a, 'b> {
+    to: &'a mut fmt::Formatter<'b>,
+    some: bool,
+}
+
+impl<'a, 'b> Reasons<'a, 'b> {
+    pub(in crate::link) fn new(to: &'a mut fmt::Formatter<'b>) -> Self {
+        Self { to, some: false }
+    }
+
+    /// Adds one if it holds.
+    pub(in crate::link) fn add(&mut self, holds: bool, reason: fmt::Arguments<'_>) -> fmt::Result {
+        if !holds {
+            return Ok(());
+        }
+        let comma = if core::mem::replace(&mut self.some, true) { ", " } else { "" };
+        write!(self.to, "{comma}{reason}")
     }
 }

@@ -58,6 +58,9 @@ impl IncomingConnections {
             }
             return step;
         }
+        if let Some(ended) = self.next_to_dissolve() {
+            return Some(Step::Dissolve(ended));
+        }
         if let Some(step) = self.next_of_receives(now) {
             return Some(step);
         }
@@ -110,7 +113,7 @@ impl IncomingConnections {
         }
         let hca = self.hca.take()?;
         self.lets_go = true;
-        Some(Step::LetGo(hca))
+        Some(Step::LetGo(hca, self.number, core::mem::take(&mut self.resting)))
     }
 
     /// What nobody has sent to for a while goes.

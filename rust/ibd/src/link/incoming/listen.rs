@@ -205,7 +205,14 @@ impl ConnectionEvents {
         if open() {
             log!(warn, self.0.name, "the adapter that was removed is still in use");
         }
+        // What rests is nobody's now.
+        self.0.kept.hca_removed(self.0.node.hca.get());
     }
+}
+
+/// What the adapter tells of a link's connections.
+pub(crate) fn adapter_event(shared: &KArc<Shared>, event: AsyncEvent, may_block: &MayBlock) {
+    ConnectionEvents(shared.clone()).async_event(event, may_block);
 }
 
 impl ClientHandler for ConnectionEvents {
@@ -269,8 +276,15 @@ impl ClientHandler for ConnectionEvents {
 impl Shared {
     /// Ends what a [stop](IncomingConnections::stop) has handed out. **May block**, for the adapter only.
     pub(in crate::link) fn end_shared_receive(&self, shared_receive: SharedReceive) {
-        self.retire_all(shared_receive.end());
-        self.tell(|control| control.tell_incoming(IncomingConnections::shared_receive_ended));
+        shared_receive.end();
+        let mut ended = Some(shared_receive);
+        self.tell(|control| {
+            control.tell_incoming(|incoming| {
+                if let Some(ended) = ended.take() {
+                    incoming.shared_receive_ended(ended);
+                }
+            });
+        });
     }
 
     /// See [`ibtf::ClientHandler::connection_requested`].

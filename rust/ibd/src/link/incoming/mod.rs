@@ -25,7 +25,7 @@ mod work;
 
 use core::time::Duration;
 
-use ibtf::{ChannelId, Hca, RcChannel, Reply, Session, Srq};
+use ibtf::{ChannelId, Hca, Pd, RcChannel, Reply, Session, Srq};
 use ipoib::connections::{Connection, Incoming, IncomingConfig, IncomingSlot, LidCheck, PortSlot, Refusal};
 use ipoib::{Instant, LinkAddr};
 use kernel::list::{List, Room};
@@ -34,14 +34,15 @@ use kernel::{KArc, KBox, KVec, MayBlock};
 use connection::State;
 pub(crate) use connection::{Asker, IncomingConnection};
 pub(crate) use counters::ConnectionCounters;
-pub(crate) use listen::{Listener, Listening, listen};
+pub(crate) use listen::{Listener, Listening, adapter_event, listen};
 pub(crate) use receive::ConnectedReceiver;
 use receive::Taken;
 pub(crate) use shared_receive::SharedReceive;
-pub(crate) use slabs::is_slab;
+pub(crate) use slabs::{Slabs, is_slab};
 pub(super) use work::adapter;
 
 use super::outgoing::{self, ConnectedSender, OutgoingConnections};
+use crate::kept::Resting;
 
 /// How long a connection that was closed may hold receives that the adapter says nothing of.
 const DRAIN: Duration = Duration::from_secs(1);
@@ -66,6 +67,12 @@ pub(crate) struct IncomingConnections {
     connections: List<IncomingConnection>,
     /// What they share; made when the first one comes.
     shared_receive: Option<SharedReceive>,
+    /// What they shared before, until the last of them is freed.
+    ended: List<SharedReceive>,
+    /// Room for one that ends.
+    room: Option<Room<SharedReceive>>,
+    /// Queues that the adapter did not free, to be used again.
+    resting: List<Resting>,
     /// It is to have more receives, not before; and when it is seen whether it has too many.
     short_of_receives: bool,
     grow_at: Option<Instant>,
@@ -80,6 +87,8 @@ pub(crate) struct IncomingConnections {
     unused_since: Option<Instant>,
     /// The adapter as it was opened for connections.
     hca: Option<Hca>,
+    /// As whom: see [`crate::kept`].
+    number: u32,
     /// It is being closed; it was tried so often; and it is not tried before.
     lets_go: bool,
     /// Of connections to close.
@@ -104,8 +113,10 @@ pub(crate) enum Step {
     Grow(KArc<ConnectedReceiver>, Srq),
     /// See whether there are too many: [`IncomingConnections::looked_at_receives`].
     Shrink(KArc<ConnectedReceiver>),
-    /// Close it: [`IncomingConnections::let_go`].
-    LetGo(Hca),
+    /// Free it, or have it rest: [`IncomingConnections::rest`].
+    Dissolve(SharedReceive),
+    /// Close it, or park it with what rests on it: [`IncomingConnections::let_go`].
+    LetGo(Hca, u32, List<Resting>),
     /// Of a connection to a neighbour.
     Outgoing(outgoing::Step),
 }
@@ -132,6 +143,9 @@ impl IncomingConnections {
             pkey: None,
             connections: List::new(),
             shared_receive: None,
+            ended: List::new(),
+            room: None,
+            resting: List::new(),
             short_of_receives: false,
             grow_at: None,
             shrink_at: None,
@@ -140,6 +154,7 @@ impl IncomingConnections {
             outgoing: None,
             unused_since: None,
             hca: None,
+            number: 0,
             lets_go: false,
             outgoing_is_next: false,
             tries: 0,
@@ -195,9 +210,37 @@ impl IncomingConnections {
         shared_receive
     }
 
-    /// What a stop handed out is ended.
-    pub(crate) fn shared_receive_ended(&mut self) {
+    /// What a stop handed out is ended. It goes when the last connection is freed.
+    pub(crate) fn shared_receive_ended(&mut self, ended: SharedReceive) {
         self.ends = false;
+        // Made with it; each ends once.
+        if let Some(room) = self.room.take() {
+            self.ended.put(room, ended);
+        }
+    }
+
+    /// One that has ended, and that no connection is of any more.
+    fn next_to_dissolve(&mut self) -> Option<SharedReceive> {
+        let Self { connections, ended, .. } = self;
+        let is_of = |entry: &IncomingConnection, of: &SharedReceive| {
+            entry.receiver.as_ref().is_some_and(|receiver| KArc::ptr_eq(receiver, of.receiver()))
+        };
+        ended.take(|ended| !connections.iter().any(|entry| is_of(entry, ended)))
+    }
+
+    /// A queue that the adapter does not free.
+    pub(crate) fn rest(&mut self, room: Room<Resting>, resting: Resting) {
+        self.resting.put(room, resting);
+    }
+
+    /// The protection domain of the one that is [used](Self::wake) next.
+    pub(crate) fn resting_pd(&self) -> Option<Pd> {
+        self.resting.iter().next().map(|resting| resting.srq.pd().clone())
+    }
+
+    /// One of those, to be used again.
+    pub(crate) fn wake(&mut self) -> Option<Resting> {
+        self.resting.take(|_| true)
     }
 
     /// How many there are, to and from neighbours.
@@ -213,7 +256,10 @@ impl IncomingConnections {
 
     fn is_empty(&self) -> bool {
         let no_outgoing = self.outgoing.as_ref().is_none_or(|outgoing| outgoing.is_empty());
-        no_outgoing && self.connections.iter().next().is_none() && self.shared_receive.is_none()
+        no_outgoing
+            && self.connections.iter().next().is_none()
+            && self.shared_receive.is_none()
+            && self.ended.iter().next().is_none()
     }
 
     /// The adapter, if it is open for connections.
@@ -221,10 +267,10 @@ impl IncomingConnections {
         self.hca.as_ref()
     }
 
-    /// It is open.
-    pub(crate) fn put_hca(&mut self, hca: Hca) {
+    /// It is open, as the client with this number; with what rests on it.
+    pub(crate) fn put_hca(&mut self, hca: Hca, number: u32, resting: List<Resting>) {
         // Only the thread opens it, and only if it is not.
-        self.hca = Some(hca);
+        (self.hca, self.number, self.resting) = (Some(hca), number, resting);
     }
 
     /// It is closed, or this is what could not be closed yet.
@@ -300,7 +346,12 @@ impl IncomingConnections {
     }
 
     /// What they share is made; comes back if there is one, or the link does not listen any more.
-    pub(crate) fn put_shared_receive(&mut self, shared_receive: SharedReceive) -> Option<SharedReceive> {
+    pub(crate) fn put_shared_receive(
+        &mut self,
+        shared_receive: SharedReceive,
+        room: Room<SharedReceive>,
+    ) -> Option<SharedReceive> {
+        self.room = Some(room);
         if self.shared_receive.is_some() || !self.runs {
             return Some(shared_receive);
         }

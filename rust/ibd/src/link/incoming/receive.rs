@@ -1,9 +1,7 @@
 //! Messages of connections, from the CQ that all of them share to the MAC layer.
 
 use gldv3::Mac;
-use ibtf::{
-    Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, PoolList, RcChannel, Received, Status,
-};
+use ibtf::{Completion, CompletionBatch, CompletionStatus, Cq, CqId, Notify, Received, Status};
 use ipoib::header::{self, GRH_LEN};
 use ipoib::{Cast, EtherType, LinkAddr};
 use kernel::mblk::{Mblk, MblkChain};
@@ -40,6 +38,8 @@ pub(crate) struct ConnectedReceiver {
 
 struct State {
     open: Option<Open>,
+    /// The same, once nothing is taken any more, until the last connection is freed.
+    ended: Option<Open>,
     batch: CompletionBatch,
     /// What was taken so far.
     taken: Taken,
@@ -95,16 +95,9 @@ struct Pass {
 
 impl ConnectedReceiver {
     #[inline(never)]
-    pub(super) fn new(
-        parts: &BuildContext<'_>,
-        slabs: Slabs,
-        cq: Cq,
-        own: LinkAddr,
-        lends: bool,
-    ) -> Result<KArc<Self>, Status> {
-        let open = Some(Open { slabs, cq, own });
+    pub(super) fn new(parts: &BuildContext<'_>, lends: bool) -> Result<KArc<Self>, Status> {
         let batch = CompletionBatch::new(BUDGET)?;
-        let state = State { open, batch, taken: Taken::default(), need: Need::default() };
+        let state = State { open: None, ended: None, batch, taken: Taken::default(), need: Need::default() };
         Ok(KArc::new(Self {
             state: Mutex::new(state)?,
             mac: parts.mac.clone(),
@@ -135,13 +128,13 @@ impl ConnectedReceiver {
         &self.backlog
     }
 
-    /// Gives the adapter buffers, and has whoever is on the receive path look here.
-    pub(super) fn begin(this: &KArc<Self>) -> Result<(), Status> {
+    /// Gives the adapter buffers, and has whoever is on the receive path look here, for messages to the link of this address. After an error it is
+    /// to be [closed](Self::close) all the same.
+    pub(super) fn begin(this: &KArc<Self>, slabs: Slabs, cq: Cq, own: LinkAddr) -> Result<(), Status> {
         let mut state = this.state.lock();
-        if let Some(open) = &mut state.open {
-            self::refill(&mut open.slabs, &this.connection_counters)?;
-            open.cq.arm(Notify::Any)?;
-        }
+        let open = state.open.insert(Open { slabs, cq, own });
+        refill(&mut open.slabs, &this.connection_counters)?;
+        open.cq.arm(Notify::Any)?;
         drop(state);
         if this.delivery.put_connected(this) {
             Backlog::leave(&this.backlog);
@@ -149,15 +142,25 @@ impl ConnectedReceiver {
         Ok(())
     }
 
-    /// Nothing is taken any more. What the adapter has of the buffers stays until the last connection is freed.
-    pub(super) fn close(&self) -> PoolList {
+    /// Nothing is taken any more.
+    pub(super) fn close(&self) {
         self.delivery.remove_connected(self);
         let mut state = self.state.lock();
-        let open = state.open.take();
-        let left = open.as_ref().map_or(0, |open| open.cq.throw_away(&mut state.batch));
+        state.ended = state.open.take();
+        let left = state.drain();
         drop(state);
         self.count_left(left);
-        open.map_or_else(PoolList::default, |open| open.slabs.into_pools())
+    }
+
+    /// What it took from, once it is [closed](Self::close) and the last connection is freed.
+    pub(super) fn take_slabs(&self) -> Option<Slabs> {
+        let mut state = self.state.lock();
+        let left = state.drain();
+        let ended = state.ended.take();
+        drop(state);
+        self.count_left(left);
+        // The CQ goes here.
+        ended.map(|Open { slabs, .. }| slabs)
     }
 
     /// What has come since nobody takes anything any more: its senders have been told that it has arrived.
@@ -218,11 +221,11 @@ impl ConnectedReceiver {
     }
 
     /// Whether everything was taken that the adapter had completed when this was first asked, with `None`; if not, what it is to be asked with
-    /// next. If something waits somebody takes it soon; if nobody does any more it is counted, before the queue pair of the channel is freed.
-    pub(super) fn has_taken_all(&self, channel: &RcChannel, since: Option<Taken>) -> Result<(), Taken> {
+    /// next. If something waits somebody takes it soon; if nobody does any more it is counted, before the queue pair of its connection is freed.
+    pub(super) fn has_taken_all(&self, since: Option<Taken>) -> Result<(), Taken> {
         let mut state = self.state.lock();
         let State { open: Some(open), batch, taken, .. } = &mut *state else {
-            let left = channel.receive_cq().map_or(0, |cq| cq.throw_away(&mut state.batch));
+            let left = state.drain();
             drop(state);
             self.count_left(left);
             return Ok(());
@@ -299,7 +302,7 @@ impl ConnectedReceiver {
     /// is asked to. The caller is on the receive path.
     fn pass(&self, room: &mut usize, arm: bool) -> Option<Pass> {
         let mut state = self.state.lock();
-        let State { open: Some(open), batch, taken, need } = &mut *state else { return None };
+        let State { open: Some(open), batch, taken, need, .. } = &mut *state else { return None };
         let available = open.available(batch);
         let mut pass = Pass {
             cq: open.cq.id(),
@@ -416,6 +419,25 @@ impl Need {
         let asks = short && !self.asked && !slabs.keep() && slabs.may_grow();
         self.asked |= asks;
         asks
+    }
+}
+
+impl State {
+    /// Takes what has come since nothing is taken any more; how many messages. Their buffers can be posted again.
+    fn drain(&mut self) -> usize {
+        let Self { ended: Some(ended), batch, .. } = self else { return 0 };
+        let mut messages = 0;
+        loop {
+            while let Some(completion) = batch.take() {
+                messages += usize::from(completion.status().is_success());
+                if let Some((slab, received)) = ended.slabs.complete(completion) {
+                    slab.queue().give_back(received.buffer);
+                }
+            }
+            if !matches!(ended.cq.poll(batch), Ok(1..)) {
+                return messages;
+            }
+        }
     }
 }
 

@@ -70,8 +70,8 @@ pub(crate) fn is_slab(pool: &BufferPool) -> bool {
     pool.buffer_size() == BUFFER
 }
 
-/// All of a link.
-pub(super) struct Slabs {
+/// All of a queue.
+pub(crate) struct Slabs {
     slabs: KVec<KBox<Slab>>,
     /// Receives that the adapter's queue holds.
     most: u32,
@@ -98,6 +98,11 @@ impl Slabs {
     pub(super) fn keep(&mut self) -> bool {
         let retires = self.slabs.iter_mut().filter(|slab| slab.retires);
         retires.map(|slab| slab.retires = false).count() != 0
+    }
+
+    /// What posts.
+    pub(crate) fn queues(&mut self) -> impl Iterator<Item = &mut ReceiveQueue<Srq>> {
+        self.slabs.iter_mut().map(|slab| &mut slab.queue)
     }
 
     /// Whether there are more than at first.
@@ -153,7 +158,7 @@ impl Slabs {
     }
 
     /// All buffers, to be closed.
-    pub(super) fn into_pools(mut self) -> PoolList {
+    pub(crate) fn into_pools(mut self) -> PoolList {
         let mut pools = PoolList::default();
         while let Some(slab) = self.slabs.pop() {
             pools.push(slab.into_inner().into_pool());

@@ -95,15 +95,20 @@ impl IncomingConnections {
         if let Some(outgoing) = &mut self.outgoing {
             outgoing.cq_failed(cq, now);
         }
-        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.cq() == cq) {
+        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.has_cq(cq)) {
             self.lose_shared_receive();
         }
     }
 
     /// A shared receive queue is lost.
     pub(crate) fn srq_failed(&mut self, srq: SrqId) {
-        if self.shared_receive.as_ref().is_some_and(|shared_receive| shared_receive.id() == srq) {
+        if let Some(shared_receive) =
+            self.shared_receive.as_mut().filter(|shared_receive| shared_receive.has_srq(srq))
+        {
+            shared_receive.failed();
             self.lose_shared_receive();
+        } else if let Some(ended) = self.ended.find_mut(|ended| ended.has_srq(srq)) {
+            ended.failed();
         }
     }
 

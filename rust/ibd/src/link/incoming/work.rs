@@ -2,8 +2,9 @@
 //! `ibcm`'s twelve places, which the whole computer shares and each of which is taken until the other side answers, or as long as it has said
 //! that an answer takes. Nothing else may wait behind that.
 
-use ibtf::{Hca, Pd, RcChannel, Reply, Session, Srq, Status};
+use ibtf::{Cq, Hca, Pd, RcChannel, Reply, Session, Srq, Status};
 use ipoib::connections::{Connection, LONGEST_MESSAGE, PrivateData};
+use kernel::list::{List, Room};
 use kernel::thread::{Parker, Worker};
 use kernel::{KArc, MayBlock, log};
 
@@ -11,6 +12,7 @@ use super::receive::{ConnectedReceiver, Taken};
 use super::shared_receive::{self, SharedReceive};
 use super::slabs::Slab;
 use super::{Close, IncomingConnections, Step};
+use crate::kept::{self, KeptAdapters, Parked, Resting};
 use crate::link::Shared;
 use crate::link::control::Control;
 use crate::link::outgoing::{self, SendPools};
@@ -86,7 +88,7 @@ fn take_back(shared: &Shared, connection: Connection, channel: RcChannel) {
     drop(left);
 }
 
-fn live(parker: &Parker<'_, Control>, shared: &Shared) {
+fn live(parker: &Parker<'_, Control>, shared: &KArc<Shared>) {
     let mut control = parker.lock();
     while !parker.should_stop() {
         let time = now();
@@ -112,7 +114,7 @@ fn live(parker: &Parker<'_, Control>, shared: &Shared) {
 }
 
 /// With no lock held.
-fn take(shared: &Shared, step: Step, may_block: &MayBlock) {
+fn take(shared: &KArc<Shared>, step: Step, may_block: &MayBlock) {
     match step {
         Step::Accept(connection, session) => accept(shared, connection, session, may_block),
         Step::Refuse(connection, session) => refuse(shared, connection, session, Reply::Refused),
@@ -120,13 +122,14 @@ fn take(shared: &Shared, step: Step, may_block: &MayBlock) {
         Step::Free(connection, channel, receiver, taken) => {
             free(shared, connection, channel, receiver, taken)
         }
-        Step::End(shared_receive) => shared.retire_all(shared_receive.end()),
+        Step::End(shared_receive) => shared.end_shared_receive(shared_receive),
+        Step::Dissolve(shared_receive) => dissolve(shared, shared_receive),
         Step::Grow(receiver, srq) => grow(shared, &receiver, &srq),
         Step::Shrink(receiver) => shrink(shared, &receiver),
-        Step::LetGo(hca) => {
+        Step::LetGo(hca, number, resting) => {
             // Memory that is registered with it.
             shared.tidy();
-            let left = hca.close().err();
+            let left = let_go(shared, hca, number, resting);
             with_incoming(shared, |incoming| {
                 incoming.let_go(left, now());
                 Some(())
@@ -140,6 +143,41 @@ fn take(shared: &Shared, step: Step, may_block: &MayBlock) {
         }
         Step::Outgoing(outgoing::Step::Silence(sender)) => outgoing::end(shared, &sender),
         Step::Outgoing(outgoing::Step::End(send_pools)) => SendPools::end(send_pools, shared),
+    }
+}
+
+/// Closes the adapter, or parks it with what rests on it. What cannot be closed yet.
+#[inline(never)]
+fn let_go(shared: &Shared, hca: Hca, number: u32, resting: List<Resting>) -> Option<Hca> {
+    let rests = resting.iter().next().is_some();
+    let parked = if rests {
+        Some(Parked { resting, hca })
+    } else {
+        match hca.close() {
+            Ok(()) => None,
+            Err(hca) => return Some(hca),
+        }
+    };
+    shared.kept.give_back(number, parked);
+    None
+}
+
+/// Frees what connections have shared. What the adapter does not free rests, unless it has failed.
+#[inline(never)]
+fn dissolve(shared: &Shared, shared_receive: SharedReceive) {
+    let (resting, failed, room) = shared_receive.dissolve();
+    let Some(Resting { srq, mut slabs }) = resting else { return };
+    match srq.free(slabs.queues()) {
+        Ok(()) => shared.retire_all(slabs.into_pools()),
+        Err((srq, _)) if failed => shared.retire_all(kept::leave(srq, slabs)),
+        Err((srq, status)) => {
+            shared.kept.tell(&shared.name, status);
+            let mut resting = Some(Resting { srq, slabs });
+            with_incoming(shared, |incoming| {
+                incoming.rest(room, resting.take()?);
+                Some(())
+            });
+        }
     }
 }
 
@@ -204,7 +242,7 @@ fn free(
         let left = with_incoming(shared, |incoming| incoming.free_later(connection, channel, taken, now()));
         drop(left);
     };
-    if let Some(Err(since)) = receiver.map(|receiver| receiver.has_taken_all(&channel, taken)) {
+    if let Some(Err(since)) = receiver.map(|receiver| receiver.has_taken_all(taken)) {
         return later(channel, Some(since));
     }
     if let Err(channel) = channel.free() {
@@ -236,7 +274,7 @@ fn refuse(shared: &Shared, connection: Connection, session: Session, why: Reply)
 }
 
 #[inline(never)]
-fn accept(shared: &Shared, connection: Connection, session: Session, may_block: &MayBlock) {
+fn accept(shared: &KArc<Shared>, connection: Connection, session: Session, may_block: &MayBlock) {
     let (channel, receiver) = match queue_pair(shared, may_block) {
         Ok(made) => made,
         Err(status) => {
@@ -271,24 +309,40 @@ fn accept(shared: &Shared, connection: Connection, session: Session, may_block: 
 }
 
 /// A queue pair for a connection, and what it receives into, if there is none yet.
-fn queue_pair(shared: &Shared, may_block: &MayBlock) -> Result<(RcChannel, KArc<ConnectedReceiver>), Status> {
-    let known = with_incoming(shared, |incoming| incoming.shared_receive().map(SharedReceive::parts));
-    let (srq, receiver) = match known {
+fn queue_pair(
+    shared: &KArc<Shared>,
+    may_block: &MayBlock,
+) -> Result<(RcChannel, KArc<ConnectedReceiver>), Status> {
+    let parts = |incoming: &mut IncomingConnections| {
+        incoming.shared_receive().map(SharedReceive::parts_of_connection)
+    };
+    let (srq, cq, receiver) = match with_incoming(shared, parts) {
         Some(known) => known,
         None => make_shared_receive(shared, may_block)?,
     };
-    Ok((shared_receive::channel(&srq, shared.node.port)?, receiver))
+    Ok((shared_receive::channel(&srq, &cq, shared.node.port)?, receiver))
 }
 
 /// The adapter, for connections.
-pub(in crate::link) fn adapter(shared: &Shared, may_block: &MayBlock) -> Result<Hca, Status> {
+pub(in crate::link) fn adapter(shared: &KArc<Shared>, may_block: &MayBlock) -> Result<Hca, Status> {
     if let Some(hca) = with_incoming(shared, |incoming| incoming.hca().cloned()) {
         return Ok(hca);
     }
-    let client = shared.connections_client().ok_or(Status::HCA_INVALID)?;
-    let hca = Hca::open(&client, shared.node.hca.get(), may_block)?;
+    let own = shared.connections_client().ok_or(Status::HCA_INVALID)?;
+    let guid = shared.node.hca.get();
+    let (number, client, parked) = KeptAdapters::take(&shared.kept, guid, shared, &own, may_block)?;
+    let (hca, resting) = match parked {
+        Some(Parked { hca, resting }) => (hca, resting),
+        None => match Hca::open(&client, guid, may_block) {
+            Ok(hca) => (hca, List::new()),
+            Err(status) => {
+                shared.kept.give_back(number, None);
+                return Err(status);
+            }
+        },
+    };
     with_incoming(shared, |incoming| {
-        incoming.put_hca(hca.clone());
+        incoming.put_hca(hca.clone(), number, resting);
         Some(())
     });
     Ok(hca)
@@ -296,20 +350,41 @@ pub(in crate::link) fn adapter(shared: &Shared, may_block: &MayBlock) -> Result<
 
 #[inline(never)]
 fn make_shared_receive(
-    shared: &Shared,
+    shared: &KArc<Shared>,
     may_block: &MayBlock,
-) -> Result<(Srq, KArc<ConnectedReceiver>), Status> {
-    let pd = Pd::new(&adapter(shared, may_block)?, may_block)?;
+) -> Result<(Srq, Cq, KArc<ConnectedReceiver>), Status> {
+    let hca = adapter(shared, may_block)?;
+    let pd = match with_incoming(shared, |incoming| incoming.resting_pd()) {
+        Some(pd) => pd,
+        None => Pd::new(&hca, may_block)?,
+    };
     let interrupts = shared.interrupts().ok_or(Status::HCA_INVALID)?;
     let own = shared.control.lock().link.address().ok_or(Status::HCA_PORT_NOT_ACTIVE)?;
     let settings = *shared.settings.lock();
-    let shared_receive =
-        SharedReceive::new(&shared.parts(&pd, &interrupts, &settings), own, !is_away(shared))?;
-    let (srq, receiver) = shared_receive.parts();
-    let unwanted = with_incoming(shared, |incoming| incoming.put_shared_receive(shared_receive));
+    let room = Room::new()?;
+    let made = SharedReceive::new(
+        &shared.parts(&pd, &interrupts, &settings),
+        // Only this thread takes one.
+        || with_incoming(shared, IncomingConnections::wake),
+        own,
+        !is_away(shared),
+    );
+    let shared_receive = match made {
+        Ok(made) => made,
+        Err((Some(made), status)) => {
+            // Nothing is connected to it.
+            made.end();
+            dissolve(shared, made);
+            return Err(status);
+        }
+        Err((None, status)) => return Err(status),
+    };
+    let (srq, cq, receiver) = shared_receive.parts_of_connection();
+    let unwanted = with_incoming(shared, |incoming| incoming.put_shared_receive(shared_receive, room));
     if let Some(shared_receive) = unwanted {
         drop(srq);
-        shared.retire_all(shared_receive.end());
+        shared_receive.end();
+        dissolve(shared, shared_receive);
         return Err(Status::HCA_PORT_NOT_ACTIVE);
     }
     // Who got another address before this had its place was not told so.
@@ -317,5 +392,5 @@ fn make_shared_receive(
     if let Some(own) = own {
         receiver.set_own(own);
     }
-    Ok((srq, receiver))
+    Ok((srq, cq, receiver))
 }

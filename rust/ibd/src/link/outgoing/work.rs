@@ -32,7 +32,7 @@ fn with_outgoing<R>(shared: &Shared, tell: impl FnOnce(&mut OutgoingConnections)
 
 /// Begins to make a connection.
 #[inline(never)]
-pub(crate) fn open(shared: &Shared, connection: Connection, service: Service, may_block: &MayBlock) {
+pub(crate) fn open(shared: &KArc<Shared>, connection: Connection, service: Service, may_block: &MayBlock) {
     shared.connection_counters.opens.increment();
     probes::cm_open(shared.number, &connection.peer);
     match begin(shared, connection, service, may_block) {
@@ -50,7 +50,7 @@ pub(crate) fn open(shared: &Shared, connection: Connection, service: Service, ma
 }
 
 fn begin(
-    shared: &Shared,
+    shared: &KArc<Shared>,
     connection: Connection,
     service: Service,
     may_block: &MayBlock,
@@ -100,7 +100,7 @@ fn way(shared: &Shared, connection: Connection) -> Result<(PathInfo, ipoib::Qpn,
 /// A queue pair, and what is sent on it.
 #[inline(never)]
 fn make(
-    shared: &Shared,
+    shared: &KArc<Shared>,
     connection: Connection,
     may_block: &MayBlock,
 ) -> Result<(RcChannel, ConnectedSender), Status> {
@@ -122,7 +122,7 @@ fn make(
     Ok((channel, sender))
 }
 
-fn send_pools(shared: &Shared, may_block: &MayBlock) -> Result<KArc<SendPools>, Status> {
+fn send_pools(shared: &KArc<Shared>, may_block: &MayBlock) -> Result<KArc<SendPools>, Status> {
     if let Some(send_pools) = with_outgoing(shared, |outgoing| outgoing.send_pools()).flatten() {
         return Ok(send_pools);
     }
