@@ -1,5 +1,6 @@
 //! The HCA as its driver offers it: objects, their limits and who may not be freed yet.
 
+mod bad_send;
 mod channels;
 mod credits;
 mod resources;
@@ -45,6 +46,7 @@ struct HcaInner {
     late_interrupts: Mutex<Option<(Nanos, Nanos)>>,
     sends_hang: AtomicBool,
     no_credits: AtomicBool,
+    next_send_fails: AtomicBool,
     empty_channel: Mutex<EmptyChannel>,
 }
 
@@ -115,6 +117,7 @@ impl Hca {
             late_interrupts: Mutex::new(None),
             sends_hang: AtomicBool::new(false),
             no_credits: AtomicBool::new(false),
+            next_send_fails: AtomicBool::new(false),
             empty_channel: Mutex::default(),
         }))
     }

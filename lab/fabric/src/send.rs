@@ -295,6 +295,10 @@ impl Hca {
             qp.0.core.lock().sq.park(seq, job);
             return;
         }
+        if self.takes_bad_send() {
+            job.status = CompletionStatus::LocalProtection;
+            job.payloads.clear();
+        }
         if let Some(port) = self.port(job.vector.port) {
             for payload in &job.payloads {
                 self.send_datagram(qp, port, &job, payload);

@@ -167,6 +167,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::CmLost(_) => "loses messages of the communication manager, which the adapter does not",
         Event::InterruptsLate(_) => "has interrupts come late",
         Event::SendsHang(_) => "has sends hang, which are done when a post returns",
+        Event::SendFails(_) => "has a send fail by itself, which the adapter's do not",
         Event::NoCredits(_) => "has sends wait for credits, which are done when a post returns",
         Event::Packet(_) | Event::RawPacket(_) | Event::Strangers(_) => "has a packet come that nobody sent",
         Event::HcaRemoved(_) | Event::HcaAdded(_) => PULLED,

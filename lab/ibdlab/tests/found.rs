@@ -278,3 +278,9 @@ fn a_thread_that_is_told_to_stop_in_the_middle_of_something_stops() {
     let late: Vec<_> = took.iter().filter(|(_, us)| *us > 300_000).collect();
     assert!(late.is_empty(), "dladm delete-part took so many microseconds: {late:?}");
 }
+
+/// The module goes, and leaves a queue to an adapter that keeps it, while that adapter is pulled.
+#[test]
+fn adapter_is_pulled_while_a_queue_that_it_keeps_is_left_to_it() {
+    assert_eq!(one(&data("found/adapter-pulled-while-kept-queues-are-left.toml"), 1), Ok(()));
+}

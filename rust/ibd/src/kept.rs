@@ -11,6 +11,9 @@ use kernel::{KArc, MayBlock, log};
 
 use crate::link::{Name, Shared, Slabs, adapter_event};
 
+/// How often it is looked whether what ends has ended.
+const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
+
 /// A shared receive queue that nothing is connected to, and the buffers that it has.
 pub(crate) struct Resting {
     pub(crate) srq: Srq,
@@ -31,6 +34,8 @@ pub(crate) struct KeptAdapters(Mutex<Table>);
 struct Table {
     entries: List<Entry>,
     last: u32,
+    /// What was parked on this adapter is being ended.
+    ends: Option<u64>,
     /// Somebody was told that there are queues like these.
     told: bool,
 }
@@ -131,6 +136,11 @@ impl KeptAdapters {
     pub(crate) fn hca_removed(&self, hca_guid: u64) {
         loop {
             let mut table = self.0.lock();
+            if table.ends == Some(hca_guid) {
+                drop(table);
+                kernel::time::sleep(LOOK_AGAIN);
+                continue;
+            }
             let entry = table.entries.find_mut(|entry| entry.is_free(hca_guid) && entry.parked.is_some());
             let Some((number, Some(parked))) = entry.map(|entry| (entry.number, entry.parked.take())) else {
                 return;
@@ -157,11 +167,15 @@ impl KeptAdapters {
     /// The module goes: what rests is freed, or left to the adapter without its memory. **May block.**
     pub(crate) fn end(&self) {
         loop {
-            let entry = self.0.lock().entries.take(|entry| !entry.in_use);
-            let Some(mut entry) = entry else { return };
+            let mut table = self.0.lock();
+            let Some(mut entry) = table.entries.take(|entry| !entry.in_use) else { return };
+            table.ends = Some(entry.hca_guid);
+            drop(table);
             if let Some(parked) = entry.parked.take() {
                 parked.end();
             }
+            self.0.lock().ends = None;
+            // Waits for its events: they wait for what ends.
             drop(entry);
         }
     }

@@ -165,6 +165,16 @@ impl UdChannel {
         Ok(attributes.ud_state != sys::IBT_STATE_RTS)
     }
 
+    /// Has it send again after a send has failed (`ibt_recover_ud_channel`): its sends were flushed then (SQ error state), and it has received all
+    /// the time. Number, groups and receives stay. `CHAN_STATE_INVALID` in another state, above all in that of error. **May block.**
+    pub fn recover(&self) -> Result<(), Status> {
+        if self.0.query()?.ud_state != sys::IBT_STATE_SQE {
+            return Err(Status::CHAN_STATE_INVALID);
+        }
+        // SAFETY: allocated.
+        Status::check(unsafe { sys::ibt_recover_ud_channel(self.handle()) })
+    }
+
     /// Lets packets to a group in (`ibt_attach_mcg`), until the attachment is dropped. Local to the adapter: packets
     /// come only once the group was joined. Attaching twice is one attachment for the adapter. **May block.**
     pub fn attach(&self, group: &McgInfo) -> Result<Attachment, Status> {

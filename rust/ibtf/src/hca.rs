@@ -83,6 +83,11 @@ impl Hca {
         Ok(())
     }
 
+    /// Whether it can never be closed, because of something that was [left](crate::Srq::leave) to it.
+    pub fn is_left(&self) -> bool {
+        self.0.client.is_left()
+    }
+
     /// How many clones there are at this moment, this one included; what was made of it has one each.
     pub fn clones(&self) -> usize {
         KArc::count(&self.0)

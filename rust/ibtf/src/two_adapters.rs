@@ -65,6 +65,8 @@ mod calls {
         freeb(Any);
         ddi_driver_name(Any) -> usize;
         ddi_get_instance(Any) -> c_int;
+        cmn_err(c_int, Any, Any);
+        gethrtime() -> i64;
     }
 
     fn make(made: &mut Any) -> u32 {

@@ -217,6 +217,26 @@ fn ring_that_completes_nothing_is_replaced_alone() {
 }
 
 #[test]
+fn ring_with_a_send_that_fails_goes_on_with_its_queue_pair() {
+    rings(BOTH, 4, |bench| {
+        let (alpha, beta, heard) = bench.talking(IPV4);
+        let to = address_of(&beta);
+        let before = adapter(bench).qpns();
+        for flow in 0..FLOWS {
+            adapter(bench).fail_next_send();
+            send(&alpha, to, flow, 0);
+            bench.settle();
+            all(&heard);
+            send(&alpha, to, flow, 1);
+            bench.settle();
+            assert_eq!(all(&heard).len(), 1, "flow {flow}");
+            fakekernel::sleep(Nanos::from_secs(15));
+        }
+        assert_eq!((adapter(bench).qpns(), bench.alpha.named("port", "qp_failed")), (before, 0));
+    });
+}
+
+#[test]
 fn link_is_closed_at_any_point_of_the_replacement_of_a_ring() {
     rings(BOTH, 40, |bench| {
         for round in 0..3 {

@@ -295,3 +295,48 @@ fn what_a_link_goes_through_is_logged_when_it_is_wanted() {
         assert_eq!(lines(&bench.alpha, "SA: "), before);
     });
 }
+
+fn alphas(bench: &Bench) -> fabric::Hca {
+    bench.world.fabric().hca(bench.alpha.adapter()).expect("the adapter is there")
+}
+
+/// Before, one send that the adapter could not carry out gave the link another queue pair, and so another address.
+#[test]
+fn a_send_that_fails_by_itself_costs_no_address() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let own = address_of(&alpha);
+        for round in 1..=3 {
+            while heard.try_next().is_some() {}
+            alphas(bench).fail_next_send();
+            chatter(&alpha, &beta, 1);
+            bench.settle();
+            let came = std::iter::from_fn(|| heard.try_next()).count();
+            assert!((5..10).contains(&came), "{came} of ten");
+            assert_eq!((address_of(&alpha), bench.alpha.named("port", "qp_failed")), (own, 0));
+            assert_eq!(lines(&bench.alpha, "a send failed; the queue pair sends again"), round);
+            fakekernel::sleep(Nanos::from_secs(20));
+        }
+        assert_eq!(bench.alpha.kernel.ereports().len(), 0);
+    });
+}
+
+#[test]
+fn a_second_send_that_fails_soon_has_the_queue_pair_replaced() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let own = address_of(&alpha);
+        for _ in 0..2 {
+            alphas(bench).fail_next_send();
+            chatter(&alpha, &beta, 2);
+        }
+        bench.wait_for("well again", Nanos::from_secs(60), || {
+            while heard.try_next().is_some() {}
+            let _ = alpha.transmit(address_of(&beta), &[7; 60], Offload::default());
+            bench.settle();
+            heard.try_next().is_some()
+        });
+        assert_ne!(address_of(&alpha), own);
+        assert_eq!(bench.alpha.named("port", "qp_failed"), 1);
+    });
+}

@@ -80,6 +80,7 @@ fn new_client(name: &str, class: u32, info: Opaque, private: Opaque) -> Client {
         class,
         info,
         kept: AtomicBool::new(false),
+        left: AtomicBool::new(false),
         private,
         opens: HostMutex::new(BTreeMap::new()),
         notices: NoticeHandler::default(),
@@ -170,6 +171,7 @@ unsafe extern "C" fn ibt_close_hca(hca_hdl: ibt_hca_hdl_t) -> ibt_status_t {
     let left = open.left();
     if !left.is_empty() {
         report_left(&cx, &open, &left);
+        open.client.left.fetch_or(open.client.kept.load(Ordering::Acquire), Ordering::AcqRel);
         return IBT_HCA_RESOURCES_NOT_FREED;
     }
     let guid = open.device.guid;

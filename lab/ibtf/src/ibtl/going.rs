@@ -5,6 +5,7 @@
 //! told that it is there: those that have closed it as well as those that still have it.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use fakekernel::Kernel;
 use illumos_sys_hdrs::{IBT_CM, IBT_DM, IBT_GENERIC, IBT_IBMA};
@@ -92,7 +93,10 @@ fn tell_and_look(
     let mut clients = Ibtl::of(kernel).clients.all();
     clients.retain(|client| concerns(client));
     tell_detached(kernel, device, clients.clone());
-    clients.retain(|client| client.opens.lock().contains_key(&device.guid));
+    // A client that could not close it because of what the adapter keeps has done what it can.
+    clients.retain(|client| {
+        !client.left.load(Ordering::Acquire) && client.opens.lock().contains_key(&device.guid)
+    });
     if clients.is_empty() { Ok(()) } else { Err(clients.iter().map(|client| client.name.clone()).collect()) }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct Client {
     pub(crate) info: Opaque,
     /// An adapter keeps something of it for ever: it cannot be detached.
     pub(crate) kept: AtomicBool,
+    /// It has tried to close the adapter for which that is so.
+    pub(crate) left: AtomicBool,
     pub(crate) private: Opaque,
     pub(crate) opens: HostMutex<BTreeMap<u64, OpenState>>,
     pub(crate) notices: NoticeHandler,

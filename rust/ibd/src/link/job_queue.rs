@@ -34,6 +34,8 @@ pub(crate) enum Job {
     End(Generation),
     /// Look whether this queue pair of a ring has failed, under the traffic of this generation.
     Inspect(usize, UdChannel, Generation),
+    /// Have this queue pair of a ring send again, under the traffic of this generation.
+    Recover(usize, UdChannel, Generation),
     /// Replace the queue pair of this transmit ring, which only sends.
     ReplaceSender(usize, Why),
     /// Try another queue pair beside that of this transmit ring, whose sends do not complete; and end that.

@@ -3,7 +3,7 @@
 
 use ibtf::{ChannelId, CqId, UdChannel};
 use ipoib::Instant;
-use ipoib::link::STEADY;
+use ipoib::link::{Generation, STEADY};
 use kernel::{KVec, MayBlock};
 
 /// Failures kept while queue pairs are being built; each of a link's queue pairs and CQs tells once.
@@ -33,16 +33,54 @@ pub(crate) struct Failures {
     last: Option<Instant>,
     /// Fault management is to be told of it.
     is_fault: bool,
+    /// A send of the queue pair of this ring and generation has failed; whether a worker is at it.
+    erred: Option<(usize, Generation, bool)>,
+    /// When a queue pair was last made to send again.
+    recovered: Option<Instant>,
 }
 
 impl Failures {
     pub(crate) fn new(may_block: &MayBlock) -> Self {
-        Self { told: KVec::with_capacity_waiting(MOST, may_block), last: None, is_fault: false }
+        let told = KVec::with_capacity_waiting(MOST, may_block);
+        Self { told, last: None, is_fault: false, erred: None, recovered: None }
     }
 
     /// A queue pair of the link has failed: for the second time soon it is a fault of the adapter's.
     pub(crate) fn failed(&mut self, now: Instant) {
         self.is_fault |= self.last.replace(now).is_some_and(|last| now - last < STEADY);
+    }
+
+    /// A send has failed; whether the queue pair is to send again, rather than to be replaced: it may fail once in [`STEADY`]. What fails until
+    /// that is done is flushed.
+    pub(crate) fn erred(&mut self, now: Instant, ring: usize, generation: Generation) -> bool {
+        if self.erred.is_some() {
+            // Another one has its turn when it flushes the next send.
+            return true;
+        }
+        let may = self.recovered.is_none_or(|recovered| now - recovered >= STEADY);
+        if may {
+            self.erred = Some((ring, generation, false));
+        }
+        may
+    }
+
+    /// The next one to have send again.
+    pub(crate) fn next_erred(&mut self) -> Option<(usize, Generation)> {
+        let (ring, generation, begun) = self.erred.as_mut()?;
+        (!core::mem::replace(begun, true)).then_some((*ring, *generation))
+    }
+
+    /// It is gone.
+    pub(crate) fn forget_erred(&mut self) {
+        self.erred = None;
+    }
+
+    /// It sends again, or does not.
+    pub(crate) fn recovered(&mut self, now: Instant, well: bool) {
+        self.erred = None;
+        if well {
+            self.recovered = Some(now);
+        }
     }
 
     /// A CQ is lost, which is one the first time.
@@ -64,6 +102,7 @@ impl Failures {
     /// Queue pairs are freed: what was told until now was about them, and the next ones may be called the same.
     pub(crate) fn forget(&mut self) {
         self.told.clear();
+        self.erred = None;
     }
 
     /// The one that was told last.

@@ -269,3 +269,13 @@ pub(crate) fn inspect(shared: &Shared, ring: usize, channel: &UdChannel, generat
         shared.tell(|control| control.channel_has_failed(now(), ring, channel, generation));
     }
 }
+
+/// Has a queue pair send again of which a send has failed. If it cannot, it has failed itself. **May block.**
+#[inline(never)]
+pub(crate) fn recover(shared: &Shared, ring: usize, channel: &UdChannel, generation: Generation) {
+    let recovered = channel.recover();
+    if recovered.is_ok() {
+        log!(note, shared.name, "a send failed; the queue pair sends again, under its number");
+    }
+    shared.tell(|control| control.sends_again(now(), ring, generation, recovered.is_ok()));
+}

@@ -180,6 +180,14 @@ impl QueuePairs {
         all.find(|(_, channel)| failure.concerns(channel))
     }
 
+    /// That of a transmit ring, unless it is being replaced.
+    pub(crate) fn channel_of(&self, ring: usize) -> Option<&UdChannel> {
+        match ring.checked_sub(1) {
+            None => Some(&self.first),
+            Some(sender) => self.senders.get(sender)?.as_ref(),
+        }
+    }
+
     /// Hands out the queue pair of a ring beside the first, to be replaced.
     pub(crate) fn take_sender(&mut self, ring: usize) -> Option<UdChannel> {
         self.senders.get_mut(ring.checked_sub(1)?)?.take()
@@ -197,10 +205,7 @@ impl QueuePairs {
     }
 
     pub(crate) fn handles(&self) -> Result<QueuePairHandles, AllocError> {
-        let channel = |ring: usize| match ring.checked_sub(1) {
-            None => Some(self.first.clone()),
-            Some(sender) => self.senders.get(sender).cloned().flatten(),
-        };
+        let channel = |ring| self.channel_of(ring).cloned();
         let (receiver, generation) = (self.receiver.clone(), self.generation);
         let channels = KVec::from_fn(self.senders.len() + 1, channel)?;
         let listens = self.listening.is_some();

@@ -31,6 +31,7 @@ pub(crate) fn run(shared: &KArc<Shared>, job: Job, may_block: &MayBlock) {
         Job::AttachBroadcast(ticket, info) => attach_broadcast(shared, ticket, &info),
         Job::End(up_to) => qp_jobs::end(shared, up_to),
         Job::Inspect(ring, channel, generation) => qp_jobs::inspect(shared, ring, &channel, generation),
+        Job::Recover(ring, channel, generation) => qp_jobs::recover(shared, ring, &channel, generation),
         Job::ReplaceSender(ring, why) => replace_sender(shared, ring, why),
         Job::Try(ring) => trials::begin(shared, ring),
         Job::EndTrial(ring) => trials::end_of(shared, ring),
@@ -56,6 +57,7 @@ pub(crate) fn refuse(shared: &KArc<Shared>, job: Job) {
             control.looked_up(now, *to, Err(LookupError::Unanswered))
         }
         Job::GrowPathTable(_) => control.path_table_grown(now, false),
+        Job::Recover(ring, _, generation) => control.sends_again(now, *ring, *generation, false),
         Job::ReplaceSender(..) => control.link_failed(now),
         Job::End(_)
         | Job::EndTrial(_)

@@ -70,6 +70,11 @@ impl<const N: usize> SendRings<N> {
         }
     }
 
+    /// Whether the queue pair of this generation stands there.
+    pub fn stands(&self, ring: usize, generation: Generation) -> bool {
+        matches!(self.0.get(ring), Some(Ring::Stands(stands, _)) if *stands == generation)
+    }
+
     /// The same, by whoever does not know which one stands there.
     pub fn failed_as_it_is(&mut self, now: Instant, ring: usize) -> Failed {
         self.0.get_mut(ring).map_or(Failed::Nothing, |state| Self::fail(now, state, Why::Failed))

@@ -219,8 +219,11 @@ impl Generator<'_> {
         Delayed { host: at(host), from_us, to_us, for_ms: self.short_ms() }
     }
 
-    /// For good, or until credits come: longer than a driver watches, too.
+    /// One send fails; or sends wait, for good or until credits come: longer than a driver watches, too.
     fn sends_wait(&mut self, host: String) -> Event {
+        if self.rng.random_range(0..3) == 0 {
+            return Event::SendFails(OnHost::named(&host));
+        }
         let host = at(host);
         match self.rng.random::<bool>() {
             true => Event::SendsHang(HostForMs { host, for_ms: self.short_ms() }),

@@ -55,6 +55,8 @@ pub enum Event {
     SendsHang(HostForMs),
     /// The fabric gives a host's port no credits for a time: what it sends waits. Nothing is lost, and the port receives.
     NoCredits(HostForMs),
+    /// The next datagram that a host sends fails, and with it what its queue pair is to send behind it.
+    SendFails(OnHost),
     /// A host's queue pair goes to the error state, as failing hardware has it.
     QpBreaks(OnHost),
     /// One of the host's queue pairs does so, counted round among those of its adapter.
@@ -113,6 +115,7 @@ impl Event {
             | Self::PortUp(on)
             | Self::PkeyRemoved(on)
             | Self::QpBreaks(on)
+            | Self::SendFails(on)
             | Self::HcaAdded(on)
             | Self::LinkClose(on)
             | Self::LinkOpen(on)

@@ -343,6 +343,9 @@ impl Control {
         if let Some(status) = self.send_refused.take() {
             return Some(Effect::Note(Note::SendRefused(status)));
         }
+        if let Some(job) = self.next_erred() {
+            return Some(Effect::Job(job));
+        }
         if let Some(job) = self.next_failure(now) {
             return Some(Effect::Job(job));
         }

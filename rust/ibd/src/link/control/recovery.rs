@@ -22,6 +22,38 @@ impl Control {
         self.replace(now, failed, why);
     }
 
+    /// A send of a transmit queue has failed. The queue pair sends nothing until it is made to, and receives all the time.
+    pub(crate) fn send_erred(&mut self, now: Instant, ring: usize, generation: Generation) {
+        let stands = match ring {
+            0 => self.link.stands(generation),
+            ring => self.rings.stands(ring, generation),
+        };
+        if stands && !self.failures.erred(now, ring, generation) {
+            self.send_side_failed(now, ring, generation, Why::Failed);
+        }
+    }
+
+    /// The next queue pair to be made to send again.
+    pub(super) fn next_erred(&mut self) -> Option<Job> {
+        let (ring, generation) = self.failures.next_erred()?;
+        let channel = self.queue_pairs.as_ref().and_then(|pairs| pairs.channel_of(ring));
+        match channel {
+            Some(channel) => Some(Job::Recover(ring, channel.clone(), generation)),
+            None => {
+                self.failures.forget_erred();
+                None
+            }
+        }
+    }
+
+    /// It sends again, or has failed.
+    pub(crate) fn sends_again(&mut self, now: Instant, ring: usize, generation: Generation, well: bool) {
+        self.failures.recovered(now, well);
+        if !well {
+            self.send_side_failed(now, ring, generation, Why::Failed);
+        }
+    }
+
     /// The receive side of this generation has failed.
     pub(crate) fn receive_side_failed(&mut self, now: Instant, generation: Generation) {
         if self.link.stands(generation) {

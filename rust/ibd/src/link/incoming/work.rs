@@ -149,7 +149,8 @@ fn take(shared: &KArc<Shared>, step: Step, may_block: &MayBlock) {
 /// Closes the adapter, or parks it with what rests on it. What cannot be closed yet.
 #[inline(never)]
 fn let_go(shared: &Shared, hca: Hca, number: u32, resting: List<Resting>) -> Option<Hca> {
-    let rests = resting.iter().next().is_some();
+    // What was left to it keeps it open.
+    let rests = resting.iter().next().is_some() || hca.is_left();
     let parked = if rests {
         Some(Parked { resting, hca })
     } else {

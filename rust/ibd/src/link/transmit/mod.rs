@@ -92,6 +92,8 @@ struct RareWork {
     wake_control: bool,
     /// The queue pair of this generation has failed.
     broken: Option<Generation>,
+    /// A send of it has failed.
+    erred: Option<Generation>,
     resume: bool,
     /// A large send waits for buffers.
     want_large: bool,
@@ -219,7 +221,8 @@ impl Transmitter {
 
     #[inline(never)]
     fn tell(&self, after: AfterUnlock) {
-        let RareWork { wake_control, broken, resume, want_large, refused } = after.rare.unwrap_or_default();
+        let RareWork { wake_control, broken, erred, resume, want_large, refused } =
+            after.rare.unwrap_or_default();
         if want_large {
             self.control.lock().large_buffers_wanted = true;
             self.control.notify_all();
@@ -233,6 +236,9 @@ impl Transmitter {
         }
         if broken.is_some() {
             self.broken(broken, Why::Failed);
+        } else if let Some(generation) = erred {
+            self.control.lock().send_erred(now(), self.place, generation);
+            self.control.notify_all();
         }
         if resume {
             self.ready();

@@ -105,7 +105,7 @@ impl Transmitter {
             rare.resume |= core::mem::take(&mut state.refused);
             rare.wake_control |= core::mem::take(&mut state.behind);
             // It is being replaced, or nobody wants it any more.
-            rare.broken = None;
+            (rare.broken, rare.erred) = (None, None);
         }
         drop(state);
         self.finish(after);

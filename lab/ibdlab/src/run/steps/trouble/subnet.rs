@@ -158,6 +158,11 @@ impl Scene for Subnet {
                 }
                 return Ok(Some((Nanos::from_millis(without.for_ms), Undo::Credits(adapter))));
             }
+            (Event::SendFails(_), Some(host)) => {
+                if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
+                    hca.fail_next_send();
+                }
+            }
             (Event::QpBreaks(_), Some(host)) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter(host.port)) {
                     for qpn in hca.qpns() {
