@@ -227,7 +227,7 @@ impl Generator<'_> {
         let host = at(host);
         match self.rng.random::<bool>() {
             true => Event::SendsHang(HostForMs { host, for_ms: self.short_ms() }),
-            false => Event::NoCredits(HostForMs { host, for_ms: self.pick(&[1, 30, 1_000, 9_000, 40_000]) }),
+            false => Event::NoCredits(HostForMs { host, for_ms: self.pick(&[30, 9_000, 40_000, 40_000]) }),
         }
     }
 

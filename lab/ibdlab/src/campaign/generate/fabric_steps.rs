@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand::RngExt;
 
 use super::fabrics::{Link, address, name};
+use super::schedules::without_credits_ms;
 use super::{Generator, LEAST_MTU_OF_IPV6, at};
 use crate::report::SmKind;
 use crate::scenario::trouble::{Event, GroupOf, LinkFaulty, OnHost, SmComesBack, TimedEvent};
@@ -287,7 +288,8 @@ impl<'a, 'g> Steps<'a, 'g> {
             });
         }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        let echo_every_us = ECHO_EVERY_US.max(self.draw.within_us / ECHOES);
+        let within_ms = within_ms.max(without_credits_ms(&event));
+        let echo_every_us = ECHO_EVERY_US.max(within_ms * 1_000 / ECHOES);
         self.steps.push(Step::Trouble(TroubleStep {
             within_ms,
             settle_ms: 0,

@@ -211,7 +211,17 @@ impl Generator<'_> {
             event.push(TimedEvent::new(0, self.slowness(focus.host, within_ms)));
         }
         event.sort_by_key(|timed| *timed.at_us.get_ref());
-        let echo_every_us = LEAST_ECHO_EVERY_US.max(self.within_us / MOST_ECHOES);
+        let within_ms = within_ms.max(without_credits_ms(&event));
+        let echo_every_us = LEAST_ECHO_EVERY_US.max(within_ms * 1_000 / MOST_ECHOES);
         TroubleStep { within_ms, settle_ms: 0, echo_every_us, senders: 0, stalls: None, tcp: None, event }
     }
+}
+
+/// How long a timeline has to be for a fabric without credits to last: what still holds at its end is undone.
+pub(super) fn without_credits_ms(events: &[TimedEvent]) -> u64 {
+    let until = |timed: &TimedEvent| match &timed.event {
+        Event::NoCredits(without) => Some(*timed.at_us.get_ref() / 1_000 + without.for_ms + 1),
+        _ => None,
+    };
+    events.iter().filter_map(until).max().unwrap_or(0)
 }
