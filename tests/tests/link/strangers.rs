@@ -373,8 +373,8 @@ fn handles_that_run_out_come_back_to_who_needs_them() {
             let entries = bench.alpha.named("paths", "entries");
             assert!(entries <= 3, "{entries} entries");
             let handles = bench.world.fabric().hca(bench.alpha.adapter()).expect("alpha's").census().ahs;
-            // A queue's memory keeps some until it needs their places.
-            assert!(handles <= 32, "{handles} handles");
+            // Up to 64 sends in a row ask for no completion: their handles stay until the next one that does.
+            assert!(handles <= 80, "{handles} handles");
             fakekernel::sleep(Nanos::from_secs(60));
             assert!(bench.alpha.counter("sa_paths") - asked <= 2);
             assert!(bench.alpha.named("paths", "found") - found <= 2);
