@@ -57,6 +57,8 @@ pub mod command {
     /// `[port, what, requests, times]`: what of [`sa`](super::sa) the SA does with those [`requests`](super::requests) of the port, or with
     /// all if none is named; so many times, or until it is told otherwise if that is 0.
     pub const TROUBLE_SA: i32 = 0x4612;
+    /// `[port]`: answers in how many groups the SA has the port.
+    pub const COUNT_GROUPS: i32 = 0x4613;
     /// `[]`: writes the counters to the system log.
     pub const LOG_STATISTICS: i32 = 0x4610;
     /// `[address, count]`: copies as many of the counters of [`Counter`](super::Counter), 64-bit numbers, to that address of the caller's. Answers

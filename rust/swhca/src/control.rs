@@ -111,6 +111,10 @@ fn of_port(node: &KArc<Node>, number: i32, values: Argument) -> Result<i32, Errn
             let delay = if value <= MAX_DELAY { value as u32 } else { return Err(Errno::EINVAL) };
             set(&|state| state.sa_delay = delay);
         }
+        command::COUNT_GROUPS => {
+            let guid = node.with_port(port, |state| state.gid.guid).ok_or(Errno::ENXIO)?;
+            return i32::try_from(node.subnet.groups_of(guid)).map_err(|_| Errno::EINVAL);
+        }
         command::FAIL_CQS => return each_link(node, port, |qp| qp.fail_cqs()),
         command::FAIL_QPS => return each_link(node, port, |qp| qp.fail()),
         _ => return Err(Errno::ENOTTY),

@@ -182,6 +182,11 @@ impl Subnet {
         self.poke();
     }
 
+    /// In how many groups the SA has a port.
+    pub(crate) fn groups_of(&self, port: u64) -> usize {
+        self.administrator.lock().groups_of(port)
+    }
+
     /// The SM hears of something that happened elsewhere in the subnet; false if it has too much to tell.
     pub(crate) fn happened(&self, notice: Notice) -> bool {
         let kept = self.administrator.lock().happened(notice);

@@ -128,6 +128,11 @@ impl Groups {
         self.0.iter().find(|group| group.gid == gid)
     }
 
+    /// How many a port is in.
+    pub(super) fn with_member(&self, guid: u64) -> usize {
+        self.0.iter().filter(|group| group.has(guid)).count()
+    }
+
     fn position(&self, gid: Gid) -> Option<usize> {
         self.0.iter().position(|group| group.gid == gid)
     }

@@ -157,6 +157,11 @@ impl Administrator {
         self.groups.find(group).is_some_and(|group| group.hears(port))
     }
 
+    /// In how many groups a port is.
+    pub(crate) fn groups_of(&self, port: u64) -> usize {
+        self.groups.with_member(port)
+    }
+
     /// Something has happened elsewhere; false if too much waits to be told.
     pub(crate) fn happened(&mut self, notice: Notice) -> bool {
         self.notices.push_within_capacity(notice).is_ok()

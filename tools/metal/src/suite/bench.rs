@@ -41,6 +41,8 @@ pub enum Event {
     Notice = 0x460e,
     /// Port, LID: the port's other one.
     SetLid = 0x460f,
+    /// Port: in how many groups the SA has it.
+    CountGroups = 0x4613,
 }
 
 /// One end of the traffic: a link on a port of its own, and the process of its zone.

@@ -150,6 +150,13 @@ const CASES: &[Case] = &[
         unloads: false,
         run: patience::many_unanswered,
     },
+    Case {
+        name: "deleted-unanswered",
+        base: false,
+        identities: IBP,
+        unloads: false,
+        run: patience::deleted_unanswered,
+    },
     Case { name: "cq-error", base: false, identities: ONE, unloads: false, run: adapter::cq_error },
     // Between the two, so that each port has been well for a while when its queues fail once more.
     Case { name: "notices", base: false, identities: ONE, unloads: false, run: adapter::notices },

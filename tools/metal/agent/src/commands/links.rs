@@ -10,7 +10,7 @@ use crate::answer::Answer;
 use crate::sys::files::{self, Open};
 use crate::sys::{
     self, CREATE_PARTITION, DELETE_PARTITION, DOOR_SERVER, Fd, GET_PROPERTY, PARTITION_INFORMATION,
-    SET_PROPERTY, door,
+    SET_PROPERTY, door, now,
 };
 use crate::words::Words;
 
@@ -38,6 +38,7 @@ pub fn partition(words: &mut Words<'_>, answer: &mut Answer, create: bool) -> Ou
     request.force = words.number_or(0)?;
     let (control, name) =
         if create { (CREATE_PARTITION, "create-part") } else { (DELETE_PARTITION, "delete-part") };
+    let began = now();
     let outcome = with_dld(|dld| control.call(dld, &mut request).named(name));
     if let Err(Failure::Call(call, errno)) = outcome {
         // The driver's own reason, which dladm shows, too.
@@ -45,8 +46,9 @@ pub fn partition(words: &mut Words<'_>, answer: &mut Answer, create: bool) -> Ou
         return Err(Failure::Status(call, errno, status));
     }
     outcome?;
+    let us = now() - began;
     // Writing to a Text cannot fail, here and below.
-    let _ = write!(answer, " port={:016x} number={}", request.port_guid, request.port_number);
+    let _ = write!(answer, " port={:016x} number={} us={us}", request.port_guid, request.port_number);
     Ok(())
 }
 

@@ -16,7 +16,7 @@ use crate::answer::{Answer, Text};
 use crate::packet::Family;
 use crate::router::CONSOLE;
 use crate::sys::files::{Open, close, devices, lay_over, names, open, write_all};
-use crate::sys::{self, Errno, Fd};
+use crate::sys::{self, Errno, Fd, now};
 use crate::words::{Unreadable, Words};
 
 /// Why a command was not done.
@@ -97,7 +97,7 @@ pub fn run(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
         "list" => list(words, answer),
         "nodes" => nodes(words, answer),
         "open" => dlpi::open_device(words, answer),
-        "close" => close_descriptor(words),
+        "close" => close_descriptor(words, answer),
         "sockets" => ip::sockets(),
         word => run_on_links(word, words, answer),
     }
@@ -174,9 +174,11 @@ fn run_on_ip(word: &str, words: &mut Words<'_>, answer: &mut Answer) -> Outcome 
 
 pub use links::serve_dls;
 
-/// `close FD`.
-fn close_descriptor(words: &mut Words<'_>) -> Outcome {
+/// `close FD`: and how long that took.
+fn close_descriptor(words: &mut Words<'_>, answer: &mut Answer) -> Outcome {
+    let began = now();
     close(Fd(words.number::<u16>()?.into())).named("close")?;
+    let _ = write!(answer, " us={}", now() - began);
     Ok(())
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::adapter::{asked, is_c, own_kstat};
 use super::ip::{answers, answers_in, udp_pair};
@@ -166,6 +166,66 @@ fn failed_unanswered(
     let six = answers_in(bench, 1, 6, 20_000)
         .context(format!("IPv4 after {four} ms, {heard} of 10 to a group heard"))?;
     Ok((four, six, heard))
+}
+
+/// Groups of a link that is deleted while the SA is silent.
+const GROUPS: u32 = 500;
+
+/// How long a deletion may take in that silence: a question that is out takes `ibcm` and `ibmf` a minute.
+const DELETED_WITHIN: u64 = 70_000_000;
+
+/// A link in many groups is deleted while the SA is silent: soon all the same, and when the SA answers again the link is in no group.
+pub fn deleted_unanswered(bench: &mut Bench) -> Result<Findings> {
+    let before = bench.event(Event::CountGroups, &[2])?;
+    let part = "126 2 1 0x8009";
+    bench.event(Event::SetPkey, &[2, 6, 0x8009])?;
+    bench.must("0", &format!("part-create {part}"))?;
+    if is_c(bench) {
+        bench.must("0", "prop-set 126 linkmode 0")?;
+    }
+    let fd = open(bench, "part126")?;
+    bench.must(CASE, &format!("dl-bind {fd} 0x88b5"))?;
+    for number in 0..GROUPS {
+        bench.must(CASE, &format!("dl-group {fd} {} on", group(number)))?;
+    }
+    let joined = groups_until(bench, |groups| groups >= before + u64::from(GROUPS))?;
+    bench.event(Event::SilenceSa, &[2, 1])?;
+    let patience = Duration::from_secs(300);
+    let closed = bench.must_within(CASE, &format!("close {fd}"), patience);
+    let deleted = closed.and_then(|closed| {
+        let deleted = bench.must_within("0", &format!("part-delete {part}"), patience)?;
+        Ok(Bench::number(&closed, "us")? + Bench::number(&deleted, "us")?)
+    });
+    // Whatever happened.
+    bench.event(Event::SilenceSa, &[2, 0])?;
+    let us = deleted?;
+    ensure!(us <= DELETED_WITHIN, "closed and deleted in {} s", us / 1_000_000);
+    groups_until(bench, |groups| groups <= before)?;
+    bench.event(Event::SetPkey, &[2, 6, 0])?;
+    answers(bench, 0, 60_000)?;
+    Ok(Findings::new(format!(
+        "in {joined} groups: closed and deleted within {} ms in silence, and in {before} when the SA answered",
+        us / 1000
+    ))
+    .fact("us", us))
+}
+
+/// The link-layer address of a group of the partition.
+fn group(number: u32) -> String {
+    let [a, b, c, d] = number.to_be_bytes();
+    format!("00ffffffff12401b80090000000000000{a:x}{b:02x}{c:02x}{d:02x}")
+}
+
+/// Waits, as long as the driver may ask about one of them, until the SA has the second port in so many groups.
+fn groups_until(bench: &mut Bench, enough: impl Fn(u64) -> bool) -> Result<u64> {
+    for _ in 0..120 {
+        let groups = bench.event(Event::CountGroups, &[2])?;
+        if enough(groups) {
+            return Ok(groups);
+        }
+        bench.pause(1000)?;
+    }
+    bail!("after two minutes the SA has the port in {} groups", bench.event(Event::CountGroups, &[2])?)
 }
 
 /// A partition of the first side's, on the other port, with an address in the global zone.
