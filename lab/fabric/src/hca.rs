@@ -68,7 +68,7 @@ struct Objects {
     next_cq: u32,
     next_srq: u32,
     pds: u32,
-    srqs: u32,
+    srqs: BTreeMap<SrqNum, Srq>,
     qps: BTreeMap<Qpn, Qp>,
     /// Numbers that nobody gets although their queue pairs are gone.
     kept: BTreeSet<Qpn>,
@@ -142,7 +142,7 @@ impl Hca {
             pds: objects.pds,
             cqs: objects.cqs,
             qps: objects.qps.len() as u32,
-            srqs: objects.srqs,
+            srqs: objects.srqs.len() as u32,
             ahs: self.0.ahs.load(Ordering::Relaxed),
             mrs: self.0.memory.count() as u32,
         }
@@ -218,14 +218,12 @@ impl Hca {
         qp.is_some()
     }
 
-    /// Has every shared receive queue that a QP takes from fail, as failing hardware would, and says so; how many there are.
+    /// Has every shared receive queue fail, as failing hardware would, and says so; how many there are.
     ///
     /// # Panics
     /// If another thread panicked in here.
     pub fn break_srqs(&self) -> usize {
-        let qps: Vec<Qp> = self.0.objects.lock().qps.values().cloned().collect();
-        let srqs = qps.iter().filter_map(|qp| qp.0.core.lock().config.srq.clone());
-        let srqs: BTreeMap<SrqNum, Srq> = srqs.map(|srq| (srq.num(), srq)).collect();
+        let srqs = self.0.objects.lock().srqs.clone();
         let mut effects = Effects::default();
         for (num, srq) in &srqs {
             srq.fail();

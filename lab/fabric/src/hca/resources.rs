@@ -152,14 +152,15 @@ impl Hca {
             return Err(Error::HcaSglExceeded);
         }
         let mut objects = self.0.objects.lock();
-        if objects.srqs >= attr.max_srq {
+        if objects.srqs.len() >= attr.max_srq as usize {
             return Err(Error::InsuffResource);
         }
         pd.hold()?;
-        objects.srqs += 1;
         objects.next_srq += 1;
         let real = SrqSizes { wrs: cq::real_size(sizes.wrs), sgl: sizes.sgl.max(1) };
-        Ok(Srq::new(SrqNum(objects.next_srq), pd.clone(), real))
+        let srq = Srq::new(SrqNum(objects.next_srq), pd.clone(), real);
+        objects.srqs.insert(srq.num(), srq.clone());
+        Ok(srq)
     }
 
     /// Has [`crate::AsyncEvent::SrqLimit`] told once, as soon as a receive is taken that leaves fewer than `limit`; 0 takes that back.
@@ -182,7 +183,7 @@ impl Hca {
         self.check(Call::FreeSrq)?;
         srq.retire(self.config().keeps_srqs && !self.is_gone())?;
         srq.0.pd.release();
-        self.0.objects.lock().srqs -= 1;
+        self.0.objects.lock().srqs.remove(&srq.num());
         Ok(())
     }
 }
