@@ -1,6 +1,6 @@
 //! [`Client`]: a driver as IBTF knows it.
 
-use core::ffi::{CStr, c_void};
+use core::ffi::{CStr, c_int, c_void};
 use core::ptr;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
@@ -291,15 +291,21 @@ impl Drop for Inner {
 /// How long a call of IBTL's may take to begin, once it has read whom to call.
 const CALL_BEGINS: kernel::time::Duration = kernel::time::Duration::from_secs(1);
 
-/// IBTL keeps a client, and calls nobody for it any more: it looks for the handler before each call (`ibtl_async_client_call` and others). What it looks
-/// at stays for ever. **May block.**
+/// IBTL keeps a client, and calls a function of the kernel's for it that does nothing. Not NULL: `ibtl_tell_client_about_new_hca` does not look whether
+/// there is one, and a task that is to call it may wait for long. What IBTL looks at stays for ever. **May block.**
 fn silence(info: KBox<LeavableInfo>) {
     let info = KBox::into_raw(info);
     // SAFETY: the block stays; IBTL reads the field at any time.
     let handler = unsafe { &raw mut (*info.as_ptr()).info.mi_async_handler };
     // SAFETY: aligned and valid; a word, which IBTL finds as it was or as it is.
-    unsafe { handler.write_volatile(None) };
+    unsafe { handler.write_volatile(nothing()) };
     kernel::time::sleep(CALL_BEGINS);
+}
+
+/// What does nothing, whatever it is called with.
+fn nothing() -> sys::ibt_async_handler_t {
+    // SAFETY: `nulldev` looks at none of its arguments, which are the caller's on amd64, and nobody looks at what it returns.
+    unsafe { core::mem::transmute::<unsafe extern "C" fn() -> c_int, sys::ibt_async_handler_t>(sys::nulldev) }
 }
 
 /// # Safety

@@ -8,7 +8,7 @@ use super::objects::{Channel, Client, CqObject, Dispatch, Opaque, OpenHca};
 use super::{Device, Ibtl};
 use crate::tasks::{Latch, Tasks};
 use fabric::{AsyncEvent, CqNum, Gid, HcaEvents, ManagementPeer, PortChange, PortNum, Qpn};
-use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, race, system_taskq};
+use fakekernel::{Account, Ctx, EntryKind, Kernel, ModuleFn, TaskFlag, cx, race, system_taskq};
 use illumos_sys_hdrs::{
     IBT_CLNT_REREG_EVENT, IBT_CM, IBT_DM, IBT_ERROR_CATASTROPHIC_CHAN, IBT_ERROR_CATASTROPHIC_SRQ,
     IBT_ERROR_CQ, IBT_ERROR_INVALID_REQUEST_CHAN, IBT_ERROR_LOCAL_CATASTROPHIC, IBT_ERROR_PORT_DOWN,
@@ -378,6 +378,7 @@ pub(super) fn tell_detached(kernel: &Kernel, device: &Arc<Device>, clients: Vec<
 
 fn tell_wave(kernel: &Kernel, device: &Arc<Device>, wave: Vec<Arc<Client>>, delivery: Delivery) {
     let tasks = system_taskq(kernel);
+    let wave: Vec<_> = wave.into_iter().filter(|client| client.handler().is_some()).collect();
     let latch = Latch::new(wave.len());
     for client in wave {
         client.begin_callback();
@@ -396,6 +397,10 @@ fn tell_client(kernel: &Kernel, client: &Client, device: &Device, delivery: Deli
     let open = client.open(device.guid);
     if delivery.code != IBT_HCA_ATTACH_EVENT && open.is_none() {
         return;
+    }
+    if delivery.code == IBT_HCA_ATTACH_EVENT && client.handler().is_none() {
+        // It was there when the task was dispatched, and the task does not look.
+        cx().panic(format!("ibtl_tell_client_about_new_hca: {} has no handler any more", client.name));
     }
     let mut event =
         ibt_async_event_t { ev_hca_guid: device.guid, ev_port: delivery.port, ..Default::default() };
