@@ -33,6 +33,12 @@ fn queues_that_an_adapter_keeps_hold_up_nobody() {
     all_is_well_again("kept-queues.toml", 50);
 }
 
+/// Before, the link took the client whose queue was being freed: the queue was dropped, and the host had no connections until the next boot.
+#[test]
+fn a_queue_is_lent_to_no_link_while_it_is_freed() {
+    all_is_well_again("kept-while-removed.toml", 20);
+}
+
 #[test]
 fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
     all_is_well_again("sa-silent.toml", 50);

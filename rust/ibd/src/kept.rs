@@ -4,15 +4,18 @@
 //! protection domain, its buffers and the adapter as it was opened for it, and the next link that takes connections on that adapter uses it. So
 //! there are as many as were in use at once, and neither a link nor the module waits for them.
 
+use core::sync::atomic::{AtomicBool, Ordering};
+
 use ibtf::{AsyncEvent, Client, ClientHandler, Hca, PoolList, Srq, Status};
 use kernel::list::{List, Room};
 use kernel::sync::Mutex;
+use kernel::time::{Duration, sleep};
 use kernel::{KArc, MayBlock, log};
 
-use crate::link::{Name, Shared, Slabs, adapter_event};
+use crate::link::{Name, Shared, Slabs, adapter_event, shared_queue_failed};
 
 /// How often it is looked whether what ends has ended.
-const LOOK_AGAIN: kernel::time::Duration = kernel::time::Duration::from_millis(10);
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// A shared receive queue that nothing is connected to, and the buffers that it has.
 pub(crate) struct Resting {
@@ -34,8 +37,6 @@ pub(crate) struct KeptAdapters(Mutex<Table>);
 struct Table {
     entries: List<Entry>,
     last: u32,
-    /// What was parked on this adapter is being ended.
-    ends: Option<u64>,
     /// Somebody was told that there are queues like these.
     told: bool,
 }
@@ -44,16 +45,24 @@ struct Table {
 struct Entry {
     number: u32,
     hca_guid: u64,
-    /// A link has it.
-    in_use: bool,
-    parked: Option<Parked>,
+    holder: Holder,
     events: KArc<Events>,
     client: Client,
 }
 
-/// Which link hears a client's events.
+/// Who has a client, and with it what is parked there.
+enum Holder {
+    Nobody(Option<Parked>),
+    Link,
+    /// A thread that frees what is parked: the adapter, or the module, is to go.
+    Ending,
+}
+
+/// Where a client's events go.
 struct Events {
     link: Mutex<Option<KArc<Shared>>>,
+    /// A queue has failed that no link uses: none that rests is used again.
+    failed: AtomicBool,
     kept: KArc<KeptAdapters>,
 }
 
@@ -99,58 +108,74 @@ impl KeptAdapters {
             return Ok(taken);
         }
         let room = Room::new_waiting(may_block);
-        let events = Events { link: Mutex::new_waiting(None, may_block), kept: this.clone() };
+        let link_of_events = Mutex::new_waiting(None, may_block);
+        let events = Events { link: link_of_events, failed: AtomicBool::new(false), kept: this.clone() };
         let events = KArc::new_waiting(events, may_block);
         let client = another.attach_leavable(c"IBRC", may_block, Handler(events.clone()))?;
         let mut table = this.0.lock();
         table.last += 1;
         let number = table.last;
-        let mut entry = Entry { number, hca_guid, in_use: false, parked: None, events, client };
-        let taken = entry.take(link);
+        let entry = Entry { number, hca_guid, holder: Holder::Link, events, client };
+        let taken = entry.lend(link);
         table.entries.put(room, entry);
-        Ok(taken)
+        Ok((number, taken, None))
     }
 
     /// One that nobody has, with what is parked there if there is any.
     fn take_free(&self, hca_guid: u64, link: &KArc<Shared>) -> Option<(u32, Client, Option<Parked>)> {
         let mut table = self.0.lock();
-        let is_parked = |entry: &Entry| entry.is_free(hca_guid) && entry.parked.is_some();
-        let any = !table.entries.iter().any(is_parked);
-        let entry = table.entries.find_mut(|entry| is_parked(entry) || any && entry.is_free(hca_guid))?;
-        Some(entry.take(link))
+        let any = !table.entries.iter().any(|entry| entry.is_parked(hca_guid));
+        let entry =
+            table.entries.find_mut(|entry| entry.is_parked(hca_guid) || any && entry.is_free(hca_guid))?;
+        let Holder::Nobody(parked) = core::mem::replace(&mut entry.holder, Holder::Link) else { return None };
+        Some((entry.number, entry.lend(link), parked))
     }
 
-    /// The link has no connections any more, or could not open the adapter.
+    /// The link has no connections any more, or could not open the adapter; or what was parked could not be freed.
     pub(crate) fn give_back(&self, number: u32, parked: Option<Parked>) {
+        let mut parked = Holder::Nobody(parked);
         let mut table = self.0.lock();
         let before = table.entries.find_mut(|entry| entry.number == number).and_then(|entry| {
-            entry.in_use = false;
-            entry.parked = parked;
+            core::mem::swap(&mut entry.holder, &mut parked);
             entry.events.link.lock().take()
         });
         drop(table);
-        drop(before);
+        // Without the lock: the last clone of a link may block.
+        drop((before, parked));
     }
 
-    /// The adapter goes: what rests on it is freed if the adapter is let go of that way. **May block.**
+    /// The adapter goes: what rests on it is freed if the adapter is let go of that way. Waits for another thread that is at it. **May block.**
     pub(crate) fn hca_removed(&self, hca_guid: u64) {
+        // From the newest to the oldest, each once.
+        let mut before = u32::MAX;
         loop {
             let mut table = self.0.lock();
-            if table.ends == Some(hca_guid) {
+            if table.entries.iter().any(|entry| entry.is_ending() && entry.hca_guid == hca_guid) {
                 drop(table);
-                kernel::time::sleep(LOOK_AGAIN);
+                sleep(LOOK_AGAIN);
                 continue;
             }
-            let entry = table.entries.find_mut(|entry| entry.is_free(hca_guid) && entry.parked.is_some());
-            let Some((number, Some(parked))) = entry.map(|entry| (entry.number, entry.parked.take())) else {
-                return;
-            };
+            let next = table.entries.find_mut(|entry| entry.number < before && entry.is_parked(hca_guid));
+            let Some((number, Some(parked))) = next.map(|entry| (entry.number, entry.end())) else { return };
             drop(table);
-            match parked.free() {
-                Ok(()) => {}
-                Err(parked) => return self.give_back(number, Some(parked)),
-            }
+            self.give_back(number, parked.free().err());
+            before = number;
         }
+    }
+
+    /// Whether a queue of this client's has failed that no link used: then none that rests is to be used. Asked once.
+    pub(crate) fn take_failed(&self, number: u32) -> bool {
+        self.failed_of(number).is_some_and(|events| events.failed.swap(false, Ordering::AcqRel))
+    }
+
+    /// As [`KeptAdapters::take_failed`], and it can be asked again.
+    pub(crate) fn has_failed(&self, number: u32) -> bool {
+        self.failed_of(number).is_some_and(|events| events.failed.load(Ordering::Acquire))
+    }
+
+    fn failed_of(&self, number: u32) -> Option<KArc<Events>> {
+        let table = self.0.lock();
+        table.entries.iter().find(|entry| entry.number == number).map(|entry| entry.events.clone())
     }
 
     /// An adapter does not free a queue: told once.
@@ -164,18 +189,26 @@ impl KeptAdapters {
         }
     }
 
-    /// The module goes: what rests is freed, or left to the adapter without its memory. **May block.**
+    /// The module goes: what rests is freed, or left to the adapter without its memory. Waits for another thread that is at it. **May block.**
     pub(crate) fn end(&self) {
         loop {
             let mut table = self.0.lock();
-            let Some(mut entry) = table.entries.take(|entry| !entry.in_use) else { return };
-            table.ends = Some(entry.hca_guid);
+            let is_awaited = table.entries.iter().any(Entry::is_ending);
+            let next = table.entries.find_mut(|entry| matches!(entry.holder, Holder::Nobody(_)));
+            let Some((number, parked)) = next.map(|entry| (entry.number, entry.end())) else {
+                drop(table);
+                if !is_awaited {
+                    return;
+                }
+                sleep(LOOK_AGAIN);
+                continue;
+            };
             drop(table);
-            if let Some(parked) = entry.parked.take() {
-                parked.end();
+            if let Some(parked) = parked {
+                parked.close();
             }
-            self.0.lock().ends = None;
-            // Waits for its events: they wait for what ends.
+            let entry = self.0.lock().entries.take(|entry| entry.number == number);
+            // Waits for its events, and they wait for what ends.
             drop(entry);
         }
     }
@@ -183,32 +216,47 @@ impl KeptAdapters {
 
 impl Entry {
     fn is_free(&self, hca_guid: u64) -> bool {
-        !self.in_use && self.hca_guid == hca_guid
+        matches!(self.holder, Holder::Nobody(_)) && self.hca_guid == hca_guid
     }
 
-    fn take(&mut self, link: &KArc<Shared>) -> (u32, Client, Option<Parked>) {
-        self.in_use = true;
+    fn is_parked(&self, hca_guid: u64) -> bool {
+        matches!(self.holder, Holder::Nobody(Some(_))) && self.hca_guid == hca_guid
+    }
+
+    fn is_ending(&self) -> bool {
+        matches!(self.holder, Holder::Ending)
+    }
+
+    /// What is parked, for the thread that frees it.
+    fn end(&mut self) -> Option<Parked> {
+        match core::mem::replace(&mut self.holder, Holder::Ending) {
+            Holder::Nobody(parked) => parked,
+            // Not asked of one that has another holder.
+            Holder::Link | Holder::Ending => None,
+        }
+    }
+
+    fn lend(&self, link: &KArc<Shared>) -> Client {
         *self.events.link.lock() = Some(link.clone());
-        (self.number, self.client.clone(), self.parked.take())
+        self.client.clone()
     }
 }
 
 impl Parked {
-    /// Frees what the adapter frees, and comes back with the rest.
+    /// Frees what the adapter frees, and closes the adapter if that is all. Comes back with the rest, and with an adapter that stays open for what was
+    /// left to it before.
     fn free(mut self) -> Result<(), Self> {
-        let mut refused = List::new();
-        while let Some(Resting { srq, mut slabs }) = self.resting.take(|_| true) {
-            match (srq.free(slabs.queues()), Room::new()) {
-                (Ok(()), _) => close(slabs.into_pools()),
-                (Err((srq, _)), Ok(room)) => refused.put(room, Resting { srq, slabs }),
-                (Err((srq, _)), Err(_)) => close(leave(srq, slabs)),
+        self.resting.rework(|Resting { srq, mut slabs }| match srq.free(slabs.queues()) {
+            Ok(()) => {
+                close(slabs.into_pools());
+                None
             }
-        }
-        self.resting = refused;
-        if self.resting.iter().next().is_none() { Ok(()) } else { Err(self) }
+            Err((srq, _)) => Some(Resting { srq, slabs }),
+        });
+        if self.resting.iter().next().is_none() && !self.hca.is_left() { Ok(()) } else { Err(self) }
     }
 
-    fn end(mut self) {
+    fn close(mut self) {
         while let Some(resting) = self.resting.take(|_| true) {
             close(resting.end());
         }
@@ -224,10 +272,16 @@ fn close(mut pools: PoolList) {
 
 impl ClientHandler for Handler {
     fn async_event(&self, event: AsyncEvent, may_block: &MayBlock) {
-        let link = self.0.link.lock().clone();
+        let Self(events) = self;
+        let link = events.link.lock().clone();
         match (link, event) {
+            (link, AsyncEvent::SrqFailed(id)) => {
+                if !link.is_some_and(|link| shared_queue_failed(&link, id)) {
+                    events.failed.store(true, Ordering::Release);
+                }
+            }
             (Some(link), event) => adapter_event(&link, event, may_block),
-            (None, AsyncEvent::HcaDetached { hca_guid }) => self.0.kept.hca_removed(hca_guid),
+            (None, AsyncEvent::HcaDetached { hca_guid }) => events.kept.hca_removed(hca_guid),
             (None, _) => {}
         }
     }

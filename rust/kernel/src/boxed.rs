@@ -48,6 +48,14 @@ impl<T> KBox<T> {
     pub fn into_inner(self) -> T {
         *self.into_box()
     }
+
+    /// Takes the value out, and the room that it leaves: another one goes in without memory.
+    pub fn take_out(self) -> (T, Vacant<T>) {
+        let memory = ManuallyDrop::new(self).0;
+        // SAFETY: the box owned the value; from here on the room does not count as filled.
+        let value = unsafe { memory.as_ptr().read() };
+        (value, Vacant(memory))
+    }
 }
 
 /// Room for a [`KBox`], to be sure of it before making a value that cannot easily be unmade.

@@ -89,6 +89,26 @@ impl<T> List<T> {
     }
 }
 
+impl<T> List<T> {
+    /// Hands each element over, and keeps what comes back in its place. Needs no memory.
+    pub fn rework(&mut self, mut each: impl FnMut(T) -> Option<T>) {
+        let mut kept = Self::new();
+        while let Some(node) = self.first.take() {
+            let (Node { next, value }, room) = node.take_out();
+            self.first = next;
+            if let Some(value) = each(value) {
+                kept.put(Room(room), value);
+            }
+        }
+        // The order was turned round.
+        while let Some(mut node) = kept.first.take() {
+            kept.first = node.next.take();
+            node.next = self.first.take();
+            self.first = Some(node);
+        }
+    }
+}
+
 impl<T> Default for List<T> {
     fn default() -> Self {
         Self::new()
@@ -107,6 +127,21 @@ impl<T> Drop for List<T> {
 #[cfg(test)]
 mod tests {
     use super::{List, Room};
+
+    #[test]
+    fn elements_are_reworked_in_order_and_in_their_places() {
+        let mut list = List::new();
+        for n in [1, 2, 3, 4] {
+            list.put(Room::new().unwrap(), std::string::String::from_iter(["a"; 4].iter().take(n).copied()));
+        }
+        let mut seen = std::vec::Vec::new();
+        list.rework(|element| {
+            seen.push(element.len());
+            (element.len() != 3).then(|| element + "b")
+        });
+        assert_eq!(seen, [4, 3, 2, 1]);
+        assert!(list.iter().eq(["aaaab", "aab", "ab"]));
+    }
 
     #[test]
     fn elements_are_found_changed_and_taken_and_the_others_keep_their_order() {

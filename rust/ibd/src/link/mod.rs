@@ -76,7 +76,7 @@ use control::Control;
 use delivery::Delivery;
 use fma::Faults;
 use incoming::{ConnectionCounters, Listener, is_slab};
-pub(crate) use incoming::{Slabs, adapter_event};
+pub(crate) use incoming::{Slabs, adapter_event, shared_queue_failed};
 use interrupts::Interrupts;
 use job_queue::Jobs;
 use neighbour::{Neighbour, StaticRates};

@@ -1,7 +1,7 @@
 //! Adapters whose drivers refuse to free a shared receive queue that a connection has used, as `hermon` and `tavor` do.
 
 use fabric::{Census, HcaConfig};
-use fakekernel::Nanos;
+use fakekernel::{Ctx, FaultKind, FaultPlan, Nanos};
 use lab_gldv3::LinkState;
 
 use super::opened::set_connected;
@@ -58,5 +58,69 @@ fn queues_that_are_not_freed_are_used_by_the_next_start() {
         assert_eq!((told(&bench.beta), counted(bench, "accepted")), (1, counted(bench, "accepted")));
         assert!(counted(bench, "accepted") >= 100);
         assert_eq!(bench.beta.state(), LinkState::Unknown);
+    });
+}
+
+/// Has beta's adapter detached while another client keeps it.
+fn is_refused(bench: &Bench) {
+    let gone = bench.world.detach_hca(&bench.beta.kernel, bench.beta.adapter(), true);
+    assert!(gone.is_err(), "another client keeps the adapter");
+}
+
+/// A visit whose packets come by a connection: which one of the link's.
+#[track_caller]
+fn is_visited(bench: &Bench, times: u64) {
+    one_visit(bench);
+    assert_eq!(counted(bench, "accepted"), times, "{:?}", bench.beta.console());
+}
+
+/// Before, the next link received into the queue that had failed.
+#[test]
+fn a_queue_that_fails_while_it_rests_is_not_used_again() {
+    Setup { seeds: 2, hca: keeps, driver: Driver::Ibp, ..Setup::default() }.run(|bench| {
+        is_visited(bench, 1);
+        let beta = bench.world.fabric().hca(bench.beta.adapter()).expect("it is plugged in");
+        assert_eq!(beta.break_srqs(), 1);
+        bench.settle();
+        let memory_before = memory(bench);
+        for times in 2..5 {
+            is_visited(bench, times);
+        }
+        // The adapter keeps the first for ever, without its memory.
+        assert_eq!(beta.census().srqs, 2);
+        assert!(memory(bench) <= memory_before + 100_000, "{} bytes, {memory_before} before", memory(bench));
+    });
+}
+
+/// Before, without memory for a place in a list the queue was left to the adapter, and no link of it had connections any more.
+#[test]
+fn a_queue_that_rests_needs_no_memory_to_rest_on() {
+    for first in 0..4 {
+        Setup { seeds: 1, hca: keeps, driver: Driver::Ibp, ..Setup::default() }.run(move |bench| {
+            is_visited(bench, 1);
+            let plan = FaultPlan::Some { first, times: 1 };
+            bench.beta.kernel.set_fault(FaultKind("kmem"), Some("ibp"), plan);
+            is_refused(bench);
+            bench.beta.kernel.set_fault(FaultKind("kmem"), Some("ibp"), FaultPlan::Never);
+            bench.settle();
+            is_visited(bench, 2);
+        });
+    }
+}
+
+/// Before, a client that was left had no handler, which a task of IBTL's that was on its way called.
+#[test]
+fn a_refused_removal_is_announced_while_the_module_goes() {
+    Setup { seeds: 60, hca: keeps, driver: Driver::Ibp, ..Setup::default() }.run(|bench| {
+        is_visited(bench, 1);
+        let (world, kernel) = (bench.world.clone(), bench.beta.kernel.clone());
+        let adapter = bench.beta.adapter();
+        let removes = bench.beta.kernel.spawn("removes", Ctx::User, move || {
+            for _ in 0..4 {
+                let _ = world.detach_hca(&kernel, adapter, true);
+            }
+        });
+        bench.beta.unload();
+        removes.join();
     });
 }

@@ -74,12 +74,16 @@ impl IncomingConnections {
     /// The next connection to close, from neighbours and to them by turns: one of these can take seconds.
     pub(crate) fn next_close(&mut self, now: Instant) -> Option<Close> {
         self.ask_machine(now);
-        self.outgoing_is_next = !self.outgoing_is_next;
-        if self.outgoing_is_next {
+        let next = if self.outgoing_is_next {
             self.next_outgoing_close(now).or_else(|| self.next_incoming_close(now))
         } else {
             self.next_incoming_close(now).or_else(|| self.next_outgoing_close(now))
+        };
+        // Whoever had this turn has the next one only if nobody else wants it.
+        if let Some(next) = &next {
+            self.outgoing_is_next = !matches!(next, Close::Outgoing(..));
         }
+        next
     }
 
     fn next_outgoing_close(&mut self, now: Instant) -> Option<Close> {

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, Status};
+use ibtf::{AsyncEvent, ChannelId, Client, ClientHandler, Reply, Request, Service, Session, SrqId, Status};
 use ipoib::connections::{self, ConnectRequest, Wrong};
 use ipoib::link::Generation;
 use ipoib::{Gid, LinkAddr, Qpn};
@@ -210,6 +210,13 @@ impl ConnectionEvents {
     }
 }
 
+/// A shared receive queue has failed; false if the link does not use it.
+pub(crate) fn shared_queue_failed(shared: &KArc<Shared>, id: SrqId) -> bool {
+    let mut found = false;
+    ConnectionEvents(shared.clone()).tell(|incoming| found = incoming.srq_failed(id));
+    found
+}
+
 /// What the adapter tells of a link's connections.
 pub(crate) fn adapter_event(shared: &KArc<Shared>, event: AsyncEvent, may_block: &MayBlock) {
     ConnectionEvents(shared.clone()).async_event(event, may_block);
@@ -221,7 +228,6 @@ impl ClientHandler for ConnectionEvents {
             AsyncEvent::ChannelFailed(id) => self.tell(|incoming| incoming.failed(id, now())),
             AsyncEvent::ChannelEmpty(id) => self.tell(|incoming| incoming.emptied(id)),
             AsyncEvent::CqFailed(id) => self.tell(|incoming| incoming.cq_failed(id, now())),
-            AsyncEvent::SrqFailed(id) => self.tell(|incoming| incoming.srq_failed(id)),
             AsyncEvent::HcaDetached { hca_guid } if hca_guid == self.0.node.hca.get() => self.hca_removed(),
             _ => {}
         }

@@ -34,7 +34,7 @@ use kernel::{KArc, KBox, KVec, MayBlock};
 use connection::State;
 pub(crate) use connection::{Asker, IncomingConnection};
 pub(crate) use counters::ConnectionCounters;
-pub(crate) use listen::{Listener, Listening, adapter_event, listen};
+pub(crate) use listen::{Listener, Listening, adapter_event, listen, shared_queue_failed};
 pub(crate) use receive::ConnectedReceiver;
 use receive::Taken;
 pub(crate) use shared_receive::SharedReceive;
@@ -156,7 +156,7 @@ impl IncomingConnections {
             hca: None,
             number: 0,
             lets_go: false,
-            outgoing_is_next: false,
+            outgoing_is_next: true,
             tries: 0,
             close_at: None,
         }
@@ -265,6 +265,11 @@ impl IncomingConnections {
     /// The adapter, if it is open for connections.
     pub(crate) fn hca(&self) -> Option<&Hca> {
         self.hca.as_ref()
+    }
+
+    /// The number of the client that has it open.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
     }
 
     /// It is open, as the client with this number; with what rests on it.

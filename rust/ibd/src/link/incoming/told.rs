@@ -100,15 +100,27 @@ impl IncomingConnections {
         }
     }
 
-    /// A shared receive queue is lost.
-    pub(crate) fn srq_failed(&mut self, srq: SrqId) {
+    /// A shared receive queue is lost; false if it is none that is in use, or was.
+    pub(crate) fn srq_failed(&mut self, srq: SrqId) -> bool {
         if let Some(shared_receive) =
             self.shared_receive.as_mut().filter(|shared_receive| shared_receive.has_srq(srq))
         {
             shared_receive.failed();
             self.lose_shared_receive();
+            true
         } else if let Some(ended) = self.ended.find_mut(|ended| ended.has_srq(srq)) {
             ended.failed();
+            true
+        } else {
+            false
+        }
+    }
+
+    /// What rests was to be used, and one that rests has failed: which is not known.
+    pub(crate) fn resting_failed(&mut self) {
+        if let Some(shared_receive) = &mut self.shared_receive {
+            shared_receive.failed();
+            self.lose_shared_receive();
         }
     }
 

@@ -349,12 +349,29 @@ pub(in crate::link) fn adapter(shared: &KArc<Shared>, may_block: &MayBlock) -> R
     Ok(hca)
 }
 
+/// 0 is no client's.
+fn number_of_client(shared: &Shared) -> u32 {
+    with_incoming(shared, |incoming| Some(incoming.number())).unwrap_or_default()
+}
+
+/// If a queue that rests has failed none of them is used again: which one it was is not known. Their memory comes home.
+fn leave_failed(shared: &Shared) {
+    if !shared.kept.take_failed(number_of_client(shared)) {
+        return;
+    }
+    log!(warn, shared.name, "a receive queue that rests has failed: those that rest are not used again");
+    while let Some(Resting { srq, slabs }) = with_incoming(shared, IncomingConnections::wake) {
+        shared.retire_all(kept::leave(srq, slabs));
+    }
+}
+
 #[inline(never)]
 fn make_shared_receive(
     shared: &KArc<Shared>,
     may_block: &MayBlock,
 ) -> Result<(Srq, Cq, KArc<ConnectedReceiver>), Status> {
     let hca = adapter(shared, may_block)?;
+    leave_failed(shared);
     let pd = match with_incoming(shared, |incoming| incoming.resting_pd()) {
         Some(pd) => pd,
         None => Pd::new(&hca, may_block)?,
@@ -387,6 +404,13 @@ fn make_shared_receive(
         shared_receive.end();
         dissolve(shared, shared_receive);
         return Err(Status::HCA_PORT_NOT_ACTIVE);
+    }
+    // What failed while it was woken was nobody's.
+    if shared.kept.has_failed(number_of_client(shared)) {
+        with_incoming(shared, |incoming| {
+            incoming.resting_failed();
+            Some(())
+        });
     }
     // Who got another address before this had its place was not told so.
     let own = shared.control.lock().link.address();
