@@ -28,8 +28,8 @@ enum State<T> {
     Unopened,
     /// Given back: the adapter goes.
     Nothing,
-    /// The instance goes: nothing is opened any more.
-    Over,
+    /// The instance goes: nothing is opened any more. What somebody has not let go of stays until the place goes.
+    Over(Option<T>),
     /// Being opened, or being given back: whoever wants it gone waits.
     Changing,
     Open(T),
@@ -78,7 +78,7 @@ impl<T: Opened> Held<T> {
     pub(crate) fn get(&self) -> Option<T> {
         match &*self.held.lock() {
             State::Open(open) => Some(open.clone()),
-            State::Unopened | State::Nothing | State::Over | State::Changing | State::Stuck(_) => None,
+            _ => None,
         }
     }
 
@@ -98,7 +98,7 @@ impl<T: Opened> Held<T> {
                     drop(held);
                     sleep(AGAIN);
                 }
-                none @ (State::Unopened | State::Over) => {
+                none @ (State::Unopened | State::Over(_)) => {
                     *held = none;
                     return Ok(false);
                 }
@@ -119,23 +119,28 @@ impl<T: Opened> Held<T> {
         result
     }
 
-    /// From now on it is not opened any more. What is open is given back before that.
-    pub(crate) fn shut(&self) {
-        let mut held = self.held.lock();
-        if matches!(*held, State::Unopened | State::Nothing) {
-            *held = State::Over;
+    /// `close` gives it back; from then on it is not opened any more. An adapter that stays may be opened once more in between, and is given back once
+    /// more. **May block.**
+    pub(crate) fn end(&self, mut close: impl FnMut()) {
+        loop {
+            close();
+            if self.shut() {
+                return;
+            }
         }
     }
 
-    /// From now on nobody gets a clone. Waits while it is being opened or given back. **May block.**
-    pub(crate) fn withdraw(&self) -> Withdrawn<'_, T> {
+    /// Nothing is opened any more, unless it is open.
+    fn shut(&self) -> bool {
         loop {
             let mut held = self.held.lock();
-            let open = match core::mem::replace(&mut *held, State::Changing) {
-                State::Open(open) | State::Stuck(open) => Some(open),
-                none @ (State::Unopened | State::Nothing | State::Over) => {
-                    *held = none;
-                    None
+            let stays = match core::mem::replace(&mut *held, State::Changing) {
+                State::Unopened | State::Nothing => None,
+                State::Over(stays) => stays,
+                State::Stuck(open) => Some(open),
+                State::Open(open) => {
+                    *held = State::Open(open);
+                    return false;
                 }
                 State::Changing => {
                     drop(held);
@@ -143,7 +148,29 @@ impl<T: Opened> Held<T> {
                     continue;
                 }
             };
-            return Withdrawn { from: self, open };
+            *held = State::Over(stays);
+            return true;
+        }
+    }
+
+    /// From now on nobody gets a clone. Waits while it is being opened or given back. **May block.**
+    pub(crate) fn withdraw(&self) -> Withdrawn<'_, T> {
+        loop {
+            let mut held = self.held.lock();
+            let (open, is_over) = match core::mem::replace(&mut *held, State::Changing) {
+                State::Open(open) | State::Stuck(open) => (Some(open), false),
+                State::Over(Some(open)) => (Some(open), true),
+                none @ (State::Unopened | State::Nothing | State::Over(None)) => {
+                    *held = none;
+                    (None, false)
+                }
+                State::Changing => {
+                    drop(held);
+                    sleep(AGAIN);
+                    continue;
+                }
+            };
+            return Withdrawn { from: self, open, is_over };
         }
     }
 }
@@ -153,6 +180,8 @@ impl<T: Opened> Held<T> {
 pub(crate) struct Withdrawn<'a, T> {
     from: &'a Held<T>,
     open: Option<T>,
+    /// The instance goes.
+    is_over: bool,
 }
 
 impl<T: Opened> Withdrawn<'_, T> {
@@ -170,7 +199,7 @@ impl<T: Opened> Withdrawn<'_, T> {
         }
         if let Some(open) = self.open.take() {
             drop(open);
-            *self.from.held.lock() = State::Nothing;
+            *self.from.held.lock() = if self.is_over { State::Over(None) } else { State::Nothing };
         }
         true
     }
@@ -180,7 +209,7 @@ impl<T> Drop for Withdrawn<'_, T> {
     fn drop(&mut self) {
         if let Some(open) = self.open.take() {
             // The last clone must not be dropped just anywhere: closing may block.
-            *self.from.held.lock() = State::Stuck(open);
+            *self.from.held.lock() = if self.is_over { State::Over(Some(open)) } else { State::Stuck(open) };
         }
     }
 }

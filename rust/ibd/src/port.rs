@@ -129,8 +129,7 @@ impl Adapter {
 
 impl Drop for Adapter {
     fn drop(&mut self) {
-        self.shared.close();
-        self.shared.hca.shut();
+        self.shared.hca.end(|| self.shared.close());
         // Nothing is opened any more: whoever took a clone has dropped it.
         let client = self.shared.client.lock().take();
         drop(client);

@@ -320,8 +320,7 @@ impl Drop for Inner {
         self.threads = None;
         let listener = self.shared.listener.lock().take();
         drop(listener);
-        self.shared.close_hardware("the adapter");
-        self.shared.hardware.shut();
+        self.shared.hardware.end(|| self.shared.close_hardware("the adapter"));
         // Nothing is opened any more: whoever took a clone has dropped it.
         let client = self.shared.client.lock().take();
         drop(client);
