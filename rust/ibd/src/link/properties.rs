@@ -1,7 +1,7 @@
 //! Link properties (`dladm show-linkprop`, `set-linkprop`).
 
 use gldv3::{Permission, PropertyBuffer, PropertyId, PropertyInfo, PropertyValue};
-use ipoib::link::{BroadcastState, Note, Status};
+use ipoib::link::{BroadcastState, Note};
 use ipoib::paths::PathSlot;
 use kernel::ddi::{DevInfo, Scope};
 use kernel::{Errno, KVec, MayBlock, log};
@@ -43,7 +43,7 @@ impl Shared {
     }
 
     fn is_started(&self) -> bool {
-        !matches!(self.control.lock().link.status(), Status::Stopped)
+        self.control.lock().wanted
     }
 
     /// See [`gldv3::Provider::set_property`].

@@ -6,6 +6,8 @@ use ipoib::Instant;
 use ipoib::link::{Generation, STEADY};
 use kernel::{KVec, MayBlock};
 
+use super::rings::MOST_TRANSMIT_RINGS;
+
 /// Failures kept while queue pairs are being built; each of a link's queue pairs and CQs tells once.
 const MOST: usize = 32;
 
@@ -35,14 +37,14 @@ pub(crate) struct Failures {
     is_fault: bool,
     /// A send of the queue pair of this ring and generation has failed; whether a worker is at it.
     erred: Option<(usize, Generation, bool)>,
-    /// When a queue pair was last made to send again.
-    recovered: Option<Instant>,
+    /// When the queue pair of each ring was last made to send again.
+    recovered: [Option<Instant>; MOST_TRANSMIT_RINGS],
 }
 
 impl Failures {
     pub(crate) fn new(may_block: &MayBlock) -> Self {
         let told = KVec::with_capacity_waiting(MOST, may_block);
-        Self { told, last: None, is_fault: false, erred: None, recovered: None }
+        Self { told, last: None, is_fault: false, erred: None, recovered: [None; MOST_TRANSMIT_RINGS] }
     }
 
     /// A queue pair of the link has failed: for the second time soon it is a fault of the adapter's.
@@ -57,7 +59,8 @@ impl Failures {
             // Another one has its turn when it flushes the next send.
             return true;
         }
-        let may = self.recovered.is_none_or(|recovered| now - recovered >= STEADY);
+        let last = self.recovered.get(ring).copied().flatten();
+        let may = last.is_none_or(|last| now - last >= STEADY);
         if may {
             self.erred = Some((ring, generation, false));
         }
@@ -76,10 +79,10 @@ impl Failures {
     }
 
     /// It sends again, or does not.
-    pub(crate) fn recovered(&mut self, now: Instant, well: bool) {
+    pub(crate) fn recovered(&mut self, now: Instant, ring: usize, well: bool) {
         self.erred = None;
-        if well {
-            self.recovered = Some(now);
+        if well && let Some(last) = self.recovered.get_mut(ring) {
+            *last = Some(now);
         }
     }
 

@@ -48,7 +48,7 @@ impl Control {
 
     /// It sends again, or has failed.
     pub(crate) fn sends_again(&mut self, now: Instant, ring: usize, generation: Generation, well: bool) {
-        self.failures.recovered(now, well);
+        self.failures.recovered(now, ring, well);
         if !well {
             self.send_side_failed(now, ring, generation, Why::Failed);
         }
