@@ -86,7 +86,8 @@ fn a_run_in_which_threads_stalled_is_repeated_from_its_decisions() {
     let directory = tempfile::tempdir().expect("a directory");
     let trials = trials(directory.path());
     let stalls = Some(StallSpec { one_in: 20, longest_us: 10_000 });
-    let is_trouble = |drawn: &Scenario| drawn.step.iter().any(|step| matches!(step.as_ref(), Step::Trouble(_)));
+    let is_trouble =
+        |drawn: &Scenario| drawn.step.iter().any(|step| matches!(step.as_ref(), Step::Trouble(_)));
     let drawn = (0..20).map(|index| generate(5, index)).find(is_trouble);
     let drawn = drawn.expect("one of twenty has trouble");
     let with = |stalls| {
