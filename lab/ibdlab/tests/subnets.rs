@@ -3,7 +3,7 @@
 mod rig;
 
 use ibdlab::scenario::trouble::{Event, SaDoes, SaLie, SaRequest};
-use ibdlab::scenario::{Scenario, Step};
+use ibdlab::scenario::{IdleStep, Scenario, Step};
 use rig::{failures, failures_of};
 
 /// Before the mend the groups that hosts make had hop limit 0, whatever the broadcast group had. Hosts that name the broadcast group's
@@ -54,4 +54,20 @@ fn links_are_well_again_once_the_sa_tells_the_truth() {
 #[test]
 fn ports_with_several_lids_are_reached_at_any_of_them() {
     assert_eq!(failures("subnets/several-lids.toml", 4), Vec::<String>::new());
+}
+
+/// Another manager comes while joins are out, or while nothing is, by the seed.
+fn quiet_or_not(scenario: &mut Scenario, seed: u64) {
+    if seed % 2 == 0 {
+        let changes = scenario.step.iter().position(|step| matches!(step.as_ref(), Step::GroupChanges(_)));
+        let idle = Step::Idle(IdleStep { for_ms: 20_000 });
+        scenario.step.insert(changes.expect("a change"), toml::Spanned::new(0..0, idle));
+    }
+}
+
+/// Before the mend the other links made IP's groups with the rate of the group of before, in which the port could not be: for a
+/// quarter of an hour and longer it was in none of them.
+#[test]
+fn a_port_that_a_slower_group_lets_in_is_in_ips_groups_too() {
+    assert_eq!(failures_of("subnets/let-in-later.toml", 8, quiet_or_not), Vec::<String>::new());
 }

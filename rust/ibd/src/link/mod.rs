@@ -344,6 +344,11 @@ impl Shared {
         }
     }
 
+    /// What joins of other groups name.
+    fn certain_broadcast(&self) -> Option<BroadcastGroup> {
+        self.control.lock().link.certain_broadcast_group().copied()
+    }
+
     fn broadcast_and_port(&self) -> (Option<BroadcastGroup>, Option<Gid>) {
         let control = self.control.lock();
         (control.link.broadcast_group().copied(), control.link.port().map(|port| port.gid))

@@ -12,6 +12,9 @@
 
 mod answers;
 mod counts;
+mod doubt;
+#[cfg(test)]
+mod doubt_tests;
 mod promiscuous;
 mod reconcile;
 mod room;
@@ -143,6 +146,10 @@ pub enum JoinError {
     Unanswered,
     /// The SA was not asked: the local side ran out of something, or took the question back.
     NotAsked,
+    /// The broadcast group came into doubt, whose values the join names: the SA was not asked, or refused values that may be outdated.
+    Outdated,
+    /// The join of before may have made the group with outdated values, and it has others than the broadcast group: it is left, and joined anew.
+    Unlike,
     /// The link is not up.
     LinkDown,
     /// Too many groups.
@@ -203,6 +210,8 @@ pub enum Action<G> {
         role: Roles,
         /// What the last join returned, if the membership is being renewed.
         before: Option<G>,
+        /// The join of before named values that may be outdated, and may have made the group with them: see [`JoinError::Unlike`].
+        outdated: bool,
     },
     /// Detach, then leave as often as was joined (IBTF counts joins; the last leave asks the SA to end `counted`, all together), then end
     /// the other roles one by one. Answer with [`Event::Left`], always and once.
@@ -358,14 +367,30 @@ struct Membership<G> {
     info: Option<G>,
     /// The SM may have forgotten it, or the queue pair cannot be attached.
     stale: bool,
+    values: Values,
     leaves_failed: u32,
 }
 
 impl<G> Membership<G> {
     /// One that only joins which nobody answered in time can have brought.
     const fn doubtful(group: Mgid) -> Self {
-        let none = Roles::NONE;
-        Self { group, roles: none, counted: none, joins: 0, info: None, stale: true, leaves_failed: 0 }
+        Self {
+            group,
+            roles: Roles::NONE,
+            counted: Roles::NONE,
+            joins: 0,
+            info: None,
+            stale: true,
+            values: Values::Known,
+            leaves_failed: 0,
+        }
+    }
+
+    /// A join like this may have brought it.
+    fn named_by(&mut self, join: &Late) {
+        if join.overtaken == Overtaken::Outdated && join.role == Roles::FULL {
+            self.values = Values::Outdated;
+        }
     }
 
     /// A port that only sends, or only listens in promiscuous mode, must not keep a group alive or hear it.
@@ -378,13 +403,33 @@ impl<G> Membership<G> {
     }
 }
 
+/// What the joins of a membership have named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Values {
+    /// What the broadcast group has, as far as the link knows.
+    Known,
+    /// Perhaps what it had earlier; a full join may have made the group so.
+    Outdated,
+    /// What it had earlier: the group is left, and made anew after a pause.
+    Unlike,
+}
+
+/// What has happened since a join was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Overtaken {
+    No,
+    /// What it brings is stale by the time it comes.
+    Stale,
+    /// And it names what the broadcast group had before the SM forgot it.
+    Outdated,
+}
+
 /// A join that was given up and not answered yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Late {
     group: Mgid,
     role: Roles,
-    /// What it brings is stale by the time it comes.
-    overtaken: bool,
+    overtaken: Overtaken,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -393,8 +438,7 @@ enum Operation {
     Joining {
         group: Mgid,
         role: Roles,
-        /// What it brings is stale by the time it comes.
-        overtaken: bool,
+        overtaken: Overtaken,
         /// The group was said to exist since it was asked for: a refusal may be older than the group.
         announced: bool,
         /// The group's timer is for giving it up.
@@ -460,6 +504,8 @@ pub struct Groups<G, S> {
     /// A group that was heard has refused a join since the listing that is out was asked for.
     listing_refused: bool,
     listing_failures: u32,
+    /// While the broadcast group is in doubt: when senders that wait are told next.
+    doubt: Option<Instant>,
     room: Room,
     forget_all: bool,
     jitter: Jitter,
@@ -483,6 +529,7 @@ where
             listing_overtaken: false,
             listing_refused: false,
             listing_failures: 0,
+            doubt: None,
             room: Room::default(),
             forget_all: false,
             jitter: Jitter::new(seed),
@@ -623,7 +670,7 @@ where
     /// When [`Groups::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let listing = if let Listing::Retry(at) = self.listing { Some(at) } else { None };
-        [listing, self.table.next_deadline()].into_iter().flatten().min()
+        [listing, self.doubt, self.table.next_deadline()].into_iter().flatten().min()
     }
 
     /// Time has passed. Early and spurious calls are harmless.
@@ -631,6 +678,7 @@ where
         if matches!(self.listing, Listing::Retry(at) if at <= now) {
             self.listing = Listing::Wanted;
         }
+        self.tell_of_doubt(now);
         while let Some(id) = self.table.pop_due(now) {
             self.timer_fired(now, id);
         }
@@ -702,10 +750,10 @@ where
             held.stale = true;
         }
         if let Operation::Joining { overtaken, .. } = &mut group.operation {
-            *overtaken = true;
+            *overtaken = Overtaken::Outdated;
         }
         if let Some(late) = &mut group.late {
-            late.overtaken = true;
+            late.overtaken = Overtaken::Outdated;
         }
         self.try_now(id);
     }
@@ -729,7 +777,9 @@ where
         if entry.held.as_ref().is_none_or(|held| held.group != group) {
             // A join that is out may have been granted before.
             if let Operation::Joining { group: joining, overtaken, .. } = &mut entry.operation {
-                *overtaken |= *joining == group;
+                if *joining == group {
+                    *overtaken = Overtaken::Stale.max(*overtaken);
+                }
             }
             return;
         }

@@ -3,8 +3,8 @@
 use core::ops::DerefMut;
 
 use super::{
-    Action, Asker, GroupSlot, Groups, JoinError, Joined, Late, Left, Membership, Mode, Operation, Roles,
-    StandIn, WORK,
+    Action, Asker, GroupSlot, Groups, JoinError, Joined, Late, Left, Membership, Mode, Operation, Overtaken,
+    Roles, StandIn, Values, WORK,
 };
 use crate::addr::Mgid;
 use crate::table::Id;
@@ -66,7 +66,7 @@ where
         self.overhear_only_with_a_place(id);
         let key = self.table.key(id)?;
         let wire = self.on_wire(key);
-        let mode = self.mode;
+        let (mode, in_doubt) = (self.mode, self.is_in_doubt());
         let group = self.table.get_mut(id)?;
         if group.operation != Operation::None || group.waiting {
             return None;
@@ -88,7 +88,10 @@ where
                 Some(leave(held))
             }
             (Some(held), Mode::Up(..))
-                if role == Roles::NONE || held.group != wire || held.is_too_much_for(role) =>
+                if role == Roles::NONE
+                    || held.values == Values::Unlike
+                    || held.group != wire
+                    || held.is_too_much_for(role) =>
             {
                 if group.late.is_some() {
                     return None;
@@ -107,16 +110,19 @@ where
             }
             // Two memberships of one group in two forms could not be told apart.
             (_, Mode::Up(..)) if group.late.is_some_and(|late| late.group != wire) => None,
+            (_, Mode::Up(..)) if in_doubt => None,
             (held, Mode::Up(..)) => {
                 let before = held.as_ref().and_then(|held| held.info.clone());
+                let outdated = held.as_ref().is_some_and(|held| held.values == Values::Outdated);
                 let patience = self.config.answer;
                 let gives_up = patience.is_some();
+                let overtaken = Overtaken::No;
                 group.operation =
-                    Operation::Joining { group: wire, role, overtaken: false, announced: false, gives_up };
+                    Operation::Joining { group: wire, role, overtaken, announced: false, gives_up };
                 if let Some(patience) = patience {
                     self.table.set_deadline(id, Some(now + patience));
                 }
-                Some(Action::Join { group: wire, role, before })
+                Some(Action::Join { group: wire, role, before, outdated })
             }
         }
     }
@@ -142,35 +148,38 @@ where
         match (result, asked) {
             // Of two that ask for the same, one that is granted is as good as the other, unless the first may be of no use; one
             // that fails is the first.
-            (Ok(grant), Some((overtaken, ..))) if late.is_none_or(|late| !late.overtaken) => {
+            (Ok(grant), Some((overtaken, ..))) if late.is_none_or(|late| late.overtaken == Overtaken::No) => {
                 self.end_operation(id);
                 self.granted(now, id, wire, role, grant, overtaken);
             }
-            (Err(error), Some((_, announced, gives_up))) if late.is_none() => {
+            (Err(error), Some((overtaken, announced, gives_up))) if late.is_none() => {
                 self.end_operation(id);
                 if gives_up {
                     self.watch(now, id);
                 }
-                if !(announced && error == JoinError::Refused) {
-                    self.refused(now, id, wire, role, error);
+                match error {
+                    JoinError::Outdated => {}
+                    JoinError::Unlike => self.is_unlike(id),
+                    JoinError::Refused if announced || overtaken != Overtaken::No => {}
+                    error => self.refused(now, id, wire, role, error),
                 }
                 if error == JoinError::Unanswered {
-                    self.may_be_granted(now, id, wire, role);
+                    self.may_be_granted(now, id, Late { group: wire, role, overtaken });
                 }
             }
-            (result, _) if late.is_some() => {
+            (result, _) if let Some(late) = late => {
                 group.late = None;
                 self.late -= 1;
                 match result {
                     Ok(grant) => {
                         let attached = grant.attached;
-                        self.granted_late(id, wire, role, grant);
+                        self.granted_late(id, late, grant);
                         if !attached && role.hears() {
                             // Whoever asked after it may have left the attaching to it, and said that it was done.
                             self.deaf(now, wire);
                         }
                     }
-                    Err(JoinError::Unanswered) => self.may_be_granted(now, id, wire, role),
+                    Err(JoinError::Unanswered) => self.may_be_granted(now, id, late),
                     Err(_) => {}
                 }
             }
@@ -206,22 +215,26 @@ where
 
     /// A join that was given up was granted all the same: IBTF counts it. Joined again if it is wanted, left if not: much may have
     /// happened since it was asked for.
-    fn granted_late(&mut self, id: Id, wire: Mgid, role: Roles, grant: Joined<G>) {
+    fn granted_late(&mut self, id: Id, late: Late, grant: Joined<G>) {
+        let (wire, role) = (late.group, late.role);
         let Some(group) = self.table.get_mut(id) else { return };
         let held = group.held.get_or_insert_with(|| Membership::doubtful(wire));
         held.joins = held.joins.saturating_add(1);
         held.roles = held.roles.and(role);
         held.counted = held.counted.and(role);
         held.info.get_or_insert(grant.info);
+        held.named_by(&late);
         // Whatever was known of its leaves, this is another membership.
         held.leaves_failed = 0;
     }
 
     /// Nobody has answered a join, and IBTF does not count it. The SA may have granted it, and only its answer was lost: what is wanted
     /// is asked for again; what is not is left after a pause, for an SA that is silent is not to be asked more than before.
-    fn may_be_granted(&mut self, now: Instant, id: Id, wire: Mgid, role: Roles) {
+    fn may_be_granted(&mut self, now: Instant, id: Id, asked: Late) {
+        let (wire, role) = (asked.group, asked.role);
         let Some(group) = self.table.get_mut(id) else { return };
         let held = group.held.get_or_insert_with(|| Membership::doubtful(wire));
+        held.named_by(&asked);
         held.stale |= !held.roles.contains(role);
         held.roles = held.roles.and(role);
         held.leaves_failed = 0;
@@ -229,6 +242,14 @@ where
         if group.role() == Roles::NONE && !group.waiting && !is_out && self.mode != Mode::Stopped {
             group.waiting = true;
             self.table.set_deadline(id, Some(now + self.config.retry.longest));
+        }
+    }
+
+    /// A join with outdated values seems to have made the group, and not as the broadcast group is now. Ports that are in the latter might not get into it.
+    fn is_unlike(&mut self, id: Id) {
+        let Some(group) = self.table.get_mut(id) else { return };
+        if let Some(held) = group.held.as_mut().filter(|held| held.values == Values::Outdated) {
+            held.values = Values::Unlike;
         }
     }
 
@@ -240,7 +261,15 @@ where
         self.table.set_deadline(id, at);
     }
 
-    fn granted(&mut self, now: Instant, id: Id, wire: Mgid, role: Roles, grant: Joined<G>, overtaken: bool) {
+    fn granted(
+        &mut self,
+        now: Instant,
+        id: Id,
+        wire: Mgid,
+        role: Roles,
+        grant: Joined<G>,
+        overtaken: Overtaken,
+    ) {
         let Joined { info, attached } = grant;
         let Some(group) = self.table.get_mut(id) else { return };
         let before = group.held.take();
@@ -248,9 +277,12 @@ where
         let joins = before.as_ref().map_or(0, |held| held.joins).saturating_add(1);
         let (roles, counted) =
             before.map_or((role, role), |held| (held.roles.and(role), held.counted.and(role)));
-        let stale = !attached || overtaken;
-        let info = Some(info);
-        group.held = Some(Membership { group: wire, roles, counted, joins, info, stale, leaves_failed: 0 });
+        let stale = !attached || overtaken != Overtaken::No;
+        let (info, values) = (Some(info), Values::Known);
+        let mut held =
+            Membership { group: wire, roles, counted, joins, info, stale, values, leaves_failed: 0 };
+        held.named_by(&Late { group: wire, role, overtaken });
+        group.held = Some(held);
         group.failures = if attached { 0 } else { group.failures.saturating_add(1) };
         group.waiting = !attached && self.mode != Mode::Stopped;
         let after = match (group.waiting, role) {
@@ -263,7 +295,7 @@ where
             self.changed(id, wire.canonical());
         }
         // Whoever only sends need not hear the group, and must not wait until it can be heard.
-        if !overtaken {
+        if overtaken == Overtaken::No {
             self.conclude(id, Ok(StandIn::No));
         }
     }
@@ -273,7 +305,7 @@ where
         let Some(id) = self.table.find(&wire.canonical()) else { return };
         let Some(group) = self.table.get_mut(id) else { return };
         match (&mut group.operation, &mut group.held) {
-            (Operation::Joining { overtaken, .. }, _) => *overtaken = true,
+            (Operation::Joining { overtaken, .. }, _) => *overtaken = Overtaken::Stale.max(*overtaken),
             (Operation::None, Some(held)) if held.group == wire && held.roles.hears() => {
                 held.stale = true;
                 group.failures = group.failures.saturating_add(1);
@@ -359,6 +391,7 @@ where
         let stops = self.mode == Mode::Stopped;
         let role = group.role();
         let Some(held) = &mut group.held else { return };
+        let is_made_anew = core::mem::replace(&mut held.values, Values::Known) == Values::Unlike;
         // The SA has failed only where it was asked.
         held.leaves_failed += u32::from(end != Left::NotAsked);
         if let Left::Unconfirmed(roles) = end {
@@ -367,8 +400,10 @@ where
         }
         if end == Left::Confirmed {
             group.held = None;
-            group.waiting = false;
-            self.table.set_deadline(id, None);
+            // Another link whose join was outdated as well leaves meanwhile: the last one to leave ends the group.
+            group.waiting = is_made_anew && !stops;
+            let pause = group.waiting.then(|| self.jitter.shorten(self.config.retry.first));
+            self.table.set_deadline(id, pause.map(|pause| now + pause));
         } else if stops || held.leaves_failed >= self.config.leave_attempts {
             (group.gives_up, group.waiting) = (true, false);
             self.table.set_deadline(id, None);

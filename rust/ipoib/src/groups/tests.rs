@@ -37,7 +37,7 @@ fn actions(m: &mut Machine) -> Vec<Action<u32>> {
 }
 
 fn join(n: u8, role: Roles, before: Option<u32>) -> Action<u32> {
-    Action::Join { group: group(n), role, before }
+    Action::Join { group: group(n), role, before, outdated: false }
 }
 
 fn granted(n: u8, role: Roles, info: u32) -> Event<u32> {
@@ -372,7 +372,8 @@ fn a_renewal_during_a_join_joins_once_more() {
     m.handle_event(at(0), Event::Renew);
     m.handle_event(at(0), granted(5, Roles::FULL, 7));
     assert!(!m.hears(group(5)));
-    assert_eq!(actions(&mut m), [join(5, Roles::FULL, Some(7))]);
+    let again = Action::Join { group: group(5), role: Roles::FULL, before: Some(7), outdated: true };
+    assert_eq!(actions(&mut m), [again]);
 }
 
 #[test]
@@ -793,9 +794,9 @@ fn step() -> impl Strategy<Value = Step> {
         3 => n.clone().prop_map(Step::Want),
         2 => n.clone().prop_map(Step::Unwant),
         4 => n.clone().prop_map(Step::Resolve),
-        2 => (0u8..9).prop_map(Step::Link),
+        2 => (0u8..11).prop_map(Step::Link),
         1 => any::<bool>().prop_map(Step::Promiscuous),
-        8 => (0usize..8, 0u8..8).prop_map(|(i, a)| Step::Answer(i, a)),
+        8 => (0usize..8, 0u8..10).prop_map(|(i, a)| Step::Answer(i, a)),
         1 => n.clone().prop_map(Step::Exists),
         1 => n.prop_map(Step::Gone),
         2 => (0u64..1000).prop_map(Step::Sleep),
@@ -858,6 +859,8 @@ const CAPACITY: usize = 6;
 /// Of the answers to a join: the SA grants it, and what it says is lost.
 const GRANTED_IN_VAIN: u8 = 6;
 const NOT_ASKED: u8 = 7;
+const OUTDATED: u8 = 8;
+const UNLIKE: u8 = 9;
 /// The SA grants it, and the adapter has no place for it.
 const NOT_ATTACHED: u8 = 2;
 
@@ -902,6 +905,7 @@ impl World {
             4 => Event::Deaf(group(3)),
             7 => Event::Displaced(group(2)),
             8 => Event::PlaceWanted,
+            9 | 10 => return self.machine.set_doubt(self.now, n == 9),
             _ => Event::Stop,
         };
         self.event(event);
@@ -931,6 +935,8 @@ impl World {
                 0 => Err(JoinError::Refused),
                 1 | GRANTED_IN_VAIN => Err(JoinError::Unanswered),
                 NOT_ASKED => Err(JoinError::NotAsked),
+                OUTDATED => Err(JoinError::Outdated),
+                UNLIKE => Err(JoinError::Unlike),
                 n => Ok(Joined { info: u32::from(n % 2), attached: n != NOT_ATTACHED }),
             };
             if result.is_ok() {
@@ -989,6 +995,7 @@ impl World {
         match self.machine.poll_action(self.now) {
             None => return false,
             Some(Action::Join { group, role, .. }) => {
+                assert!(!self.machine.is_in_doubt(), "a join in doubt: {group:?}");
                 assert!(!self.leaving.contains_key(&group), "join while a leave is out: {group:?}");
                 let others = self.joining.iter().filter(|(other, _)| *other == group).count();
                 assert!(others <= 1, "three joins out: {group:?}");
@@ -1112,6 +1119,7 @@ impl World {
 
     /// Every request is granted until the machine comes to rest, and has nothing to repeat after a pause.
     fn heal(&mut self) {
+        self.machine.set_doubt(self.now, false);
         let mut pauses = 0;
         for round in 0.. {
             assert!(round < 200, "the machine does not come to rest");

@@ -235,6 +235,14 @@ impl<G: Copy + PartialEq> Link<G> {
         self.membership.as_ref().map(|membership| &membership.group)
     }
 
+    /// The broadcast group as the SM has it now; `None` if there is none or it is in doubt: the SM may be another one, or the group be gone.
+    pub fn certain_broadcast_group(&self) -> Option<&BroadcastGroup> {
+        let in_doubt =
+            self.port_in_doubt || self.port_query.out.is_some() || self.timers.is_set(Timer::Renew);
+        let certain = |member: &&Membership<G>| !in_doubt && member.confidence == Confidence::Current;
+        self.membership.as_ref().filter(certain).map(|member| &member.group)
+    }
+
     /// How the broadcast group is reached, while a membership is held.
     pub fn broadcast_info(&self) -> Option<&G> {
         self.membership.as_ref().map(|membership| &membership.info)

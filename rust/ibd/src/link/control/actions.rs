@@ -92,7 +92,7 @@ impl Control {
         action: groups::Action<McgRecord>,
     ) -> Option<Effect> {
         let call = match action {
-            groups::Action::Join { group, role, .. } => Call::JoinGroup(group, role),
+            groups::Action::Join { group, role, outdated, .. } => Call::JoinGroup(group, role, outdated),
             groups::Action::Leave { group, roles, counted, joins, info } => {
                 let Some(port) = self.joined_by(info) else {
                     let nobody = groups::Event::Left(group, groups::Left::Confirmed);
@@ -209,6 +209,8 @@ fn lookup_error(error: groups::JoinError) -> paths::LookupError {
         groups::JoinError::Refused => paths::LookupError::Absent,
         groups::JoinError::Unanswered
         | groups::JoinError::NotAsked
+        | groups::JoinError::Outdated
+        | groups::JoinError::Unlike
         | groups::JoinError::LinkDown
         | groups::JoinError::NoRoom => paths::LookupError::Unanswered,
     }

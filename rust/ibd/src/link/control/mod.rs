@@ -375,6 +375,7 @@ impl Control {
                     effect => return effect,
                 }
             }
+            self.groups.set_doubt(now, self.link.certain_broadcast_group().is_none());
             if let Some(action) = self.groups.poll_action(now) {
                 match self.groups_action(now, action) {
                     None => continue,

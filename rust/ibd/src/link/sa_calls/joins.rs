@@ -72,14 +72,42 @@ impl Join<'_> {
 
     fn ask_once(&self, shared: &Shared, named: Named) -> Result<McgInfo, Status> {
         let Self { port, mgid, like, state, .. } = *self;
+        if self.is_outdated(shared) {
+            return Err(NOT_ASKED);
+        }
         shared.ask(Asked::Join, mgid.gid(), || {
             // No clone of the adapter is kept: whoever removes it does not wait for the SA.
             let present = shared.hardware().is_some();
             let join = || ibtf::join(ibtf_gid(port), &join_attributes(shared, mgid, like, state, named));
-            if present { join() } else { Err(Status::HCA_INVALID) }
+            if present { join() } else { Err(NOT_ASKED) }
+        })
+    }
+
+    /// Whether the broadcast group that a join of another group follows is in doubt, or another one. A group that is made like it could keep
+    /// ports out that the new one lets in.
+    fn is_outdated(&self, shared: &Shared) -> bool {
+        !self.mgid.is_broadcast() && shared.certain_broadcast().as_ref() != self.like
+    }
+
+    /// Whether the SA has the group, and not with what this would name.
+    fn group_is_unlike(&self, shared: &Shared, turn: &Turn<'_>, like: &BroadcastGroup) -> bool {
+        if self.is_outdated(shared) {
+            return false;
+        }
+        let listed = self.listed(shared);
+        turn.again();
+        listed.is_ok_and(|group| {
+            let McgInfo { qkey, address, .. } = group;
+            let carried = Carries::of_record(&group).map(|Carries { mtu, rate, .. }| (mtu, rate));
+            let named = (QKey::new(qkey), address.sl, address.tclass, address.flow);
+            carried != Some((like.mtu, like.rate))
+                || named != (like.qkey, like.sl, like.tclass, like.flow_label)
         })
     }
 }
+
+/// As if IBTF had found nothing to ask by.
+const NOT_ASKED: Status = Status::HCA_INVALID;
 
 fn is_refused(answer: &Result<McgInfo, Status>) -> bool {
     matches!(answer, Err(Status::MCG_RECORDS_NOT_FOUND))
@@ -231,21 +259,43 @@ fn join_attributes(
 }
 
 #[inline(never)]
-pub(super) fn join_group(shared: &KArc<Shared>, turn: &Turn<'_>, mgid: Mgid, role: Roles) -> End {
+pub(super) fn join_group(
+    shared: &KArc<Shared>,
+    turn: &Turn<'_>,
+    mgid: Mgid,
+    role: Roles,
+    outdated: bool,
+) -> End {
     let state = join_state(role);
     // A link that has lost its broadcast group meanwhile knows no Q_Key, and no MTU and rate for a group that this would make.
     let (like, port) = shared.broadcast_and_port();
-    let joined = match (&like, port) {
+    let (end, joined) = match (&like, port) {
         (Some(like), Some(port)) => {
-            let carries = (role == Roles::FULL).then(|| Carries::of(like));
             let join = Join { port, mgid, like: Some(like), state };
-            join.ask(shared, turn, carries)
+            if outdated && role == Roles::FULL && join.group_is_unlike(shared, turn, like) {
+                (End::Answered, Err(JoinError::Unlike))
+            } else {
+                let joined = join.ask(shared, turn, (role == Roles::FULL).then(|| Carries::of(like)));
+                let outdated = joined.is_err() && join.is_outdated(shared);
+                (end(&joined), joined.map_err(|status| join_error(status, outdated)))
+            }
         }
-        _ => Err(Status::HCA_PORT_NOT_ACTIVE),
+        _ => (End::Unanswered, Err(JoinError::LinkDown)),
     };
-    let end = end(&joined);
     group_joined(shared, mgid, role, port, joined);
     end
+}
+
+/// What was refused or not asked says nothing of a group if what was named is `outdated`.
+fn join_error(status: Status, outdated: bool) -> JoinError {
+    match status {
+        Status::HCA_PORT_NOT_ACTIVE => JoinError::LinkDown,
+        Status::MCG_RECORDS_NOT_FOUND if outdated => JoinError::Outdated,
+        Status::MCG_RECORDS_NOT_FOUND => JoinError::Refused,
+        status if was_not_asked(status) && outdated => JoinError::Outdated,
+        status if was_not_asked(status) => JoinError::NotAsked,
+        _ => JoinError::Unanswered,
+    }
 }
 
 #[inline(never)]
@@ -254,7 +304,7 @@ fn group_joined(
     mgid: Mgid,
     role: Roles,
     port: Option<Gid>,
-    result: Result<McgInfo, Status>,
+    result: Result<McgInfo, JoinError>,
 ) {
     let mut has_place = true;
     let result = match result {
@@ -280,10 +330,7 @@ fn group_joined(
             let attached = usable && attached.is_ok();
             Ok(Joined { info: McgRecord::new(info), attached })
         }
-        Err(Status::MCG_RECORDS_NOT_FOUND) => Err(JoinError::Refused),
-        Err(Status::HCA_PORT_NOT_ACTIVE) => Err(JoinError::LinkDown),
-        Err(status) if was_not_asked(status) => Err(JoinError::NotAsked),
-        Err(_) => Err(JoinError::Unanswered),
+        Err(error) => Err(error),
     };
     shared.tell(|control| {
         control.groups.handle_event(now(), groups::Event::Joined(mgid, role, result));

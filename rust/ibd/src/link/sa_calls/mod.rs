@@ -30,7 +30,8 @@ pub(crate) enum Call {
         gid: Gid,
         joins: u32,
     },
-    JoinGroup(Mgid, Roles),
+    /// Whether the join of before named values that may be outdated.
+    JoinGroup(Mgid, Roles, bool),
     LeaveGroup(Mgid, Membership),
     ListGroups,
     /// How fast the port with this GID is.
@@ -53,7 +54,7 @@ impl Call {
     /// The group that it joins or leaves, and whether it leaves.
     pub(crate) fn group(&self) -> Option<(Mgid, bool)> {
         match self {
-            Self::JoinBroadcast(_, _, mgid, _) | Self::JoinGroup(mgid, _) => Some((*mgid, false)),
+            Self::JoinBroadcast(_, _, mgid, _) | Self::JoinGroup(mgid, ..) => Some((*mgid, false)),
             Self::LeaveBroadcast { mgid, .. } | Self::LeaveGroup(mgid, _) => Some((*mgid, true)),
             Self::Find(..) | Self::ListGroups | Self::AskRate(_) | Self::Lookup(_) => None,
         }
@@ -69,7 +70,7 @@ impl Call {
             Self::LeaveBroadcast { mgid, gid, joins } => {
                 groups::leave_broadcast(shared, turn, gid, mgid, joins)
             }
-            Self::JoinGroup(mgid, role) => joins::join_group(shared, turn, mgid, role),
+            Self::JoinGroup(mgid, role, outdated) => joins::join_group(shared, turn, mgid, role, outdated),
             Self::LeaveGroup(mgid, membership) => groups::leave_group(shared, turn, mgid, membership),
             Self::ListGroups => groups::list(shared),
             Self::AskRate(gid) => paths::ask_rate(shared, gid),
@@ -90,7 +91,7 @@ impl Call {
             Self::LeaveBroadcast { mgid, gid, joins } => {
                 control.link.handle_event(now, link::Event::Left { mgid, gid, owed: Some(joins) });
             }
-            Self::JoinGroup(mgid, role) => {
+            Self::JoinGroup(mgid, role, _) => {
                 let event = ipoib::groups::Event::Joined(mgid, role, Err(JoinError::NotAsked));
                 control.groups.handle_event(now, event);
             }
