@@ -220,7 +220,7 @@ impl<'a, 'g> Steps<'a, 'g> {
         self.steps.push(Step::SmRestart(SmRestartStep { away_ms, breaks, within_ms }));
     }
 
-    /// Another group that all members can be in, and no other host.
+    /// Another group that all members can be in; a host that could not be may now be.
     fn group_changes(&mut self) {
         let made: Vec<&Link> = self.links.iter().filter(|link| link.ready_made).collect();
         if made.is_empty() {
@@ -230,11 +230,6 @@ impl<'a, 'g> Steps<'a, 'g> {
         let least = if link.has_ipv6() { LEAST_MTU_OF_IPV6 } else { LEAST_MTU };
         let mtu = self.draw.pick(&[link.least, 2048, 1024]).min(link.least).max(least);
         let rate = self.draw.rate_up_to(link.slowest);
-        // A link makes its IP groups anew with what its broadcast group had until then, and a port that is let in could not be in those.
-        let (mtu, rate) = match link.outsider {
-            Some(_) => (*link.partition.mtu.get_ref(), *link.partition.rate.get_ref()),
-            None => (mtu, rate),
-        };
         self.steps.push(Step::GroupChanges(GroupChangesStep {
             pkey: link.partition.pkey.clone(),
             mtu: Some(at(mtu)),
