@@ -69,6 +69,16 @@ fn packets_to_opensms_groups_have_what_it_was_told() {
     runs("groups-of-their-own.toml", |text| text.replace("hop_limit = 3\n", ""));
 }
 
+/// All of ibsim's ports have one MTU, so carol can be in every group.
+#[test]
+fn a_port_too_slow_for_opensms_group_comes_up_later() {
+    runs("ports-too-small.toml", |text| {
+        let carol = "mtu = 2048\nspeed = \"qdr\"\nstays_down = true\n";
+        let text = text.replace(carol, "speed = \"qdr\"\n");
+        text.replace("mtu = 4096", "mtu = 2048").replace("mtu = 1024", "mtu = 2048")
+    });
+}
+
 #[test]
 fn a_port_that_opensm_makes_a_limited_member_waits_for_its_p_key() {
     runs("limited-members.toml", |text| text.replace("\"both\"", "\"full\""));
