@@ -284,3 +284,9 @@ fn a_thread_that_is_told_to_stop_in_the_middle_of_something_stops() {
 fn adapter_is_pulled_while_a_queue_that_it_keeps_is_left_to_it() {
     assert_eq!(one(&data("found/adapter-pulled-while-kept-queues-are-left.toml"), 1), Ok(()));
 }
+
+/// Before the mend of the lab a link's other address was taken for a fault, although its adapter had been pulled in the step before.
+#[test]
+fn an_adapter_that_was_pulled_comes_back_with_another_address() {
+    assert_eq!(one(&data("found/comes-back-with-another-number.toml"), 1), Ok(()));
+}

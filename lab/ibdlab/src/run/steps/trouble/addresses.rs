@@ -8,12 +8,13 @@ use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::trouble::{Event, SaDoes, SaTrouble};
 
-/// The link addresses of all hosts, in their order; `None` of a link that has none.
+/// The link addresses of all hosts, in their order; `None` of a link that has none, or that gets another queue pair because its adapter
+/// was pulled before.
 pub struct Addresses(Vec<Option<LinkAddr>>);
 
 impl Addresses {
     pub fn of(world: &World) -> Self {
-        Self(world.hosts.iter().map(address).collect())
+        Self(world.hosts.iter().map(|host| address(host).filter(|_| !host.is_pulled())).collect())
     }
 
     /// Compares them with what they are now, after these events.
