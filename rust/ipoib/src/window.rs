@@ -13,7 +13,7 @@
 //! - **All ports** together have [`MOST`] calls out, as more would only wait in IBTF. Those that have given no answer in time since
 //!   they were late have [`FIRST`] between them, and one each beyond. Where there are several ports no port takes the last place.
 //! - **What no link waits for**, because the link is gone ([`Kind::Owed`]), is asked only while nothing else waits, and takes no place of the port's from what
-//!   comes then; half of the places at most.
+//!   comes then; half of a port's places at most, and half of all.
 //! - **Of a port's calls** paths leave one place to groups, and groups leave one to a path that waits; one alone is by turns a path and
 //!   something else. Half at most are leaves, for which nobody waits.
 //!
@@ -109,16 +109,23 @@ pub struct Window {
 pub struct Load {
     ports: usize,
     out: usize,
-    /// Of ports that do not answer in time.
+    /// Of ports that do not answer in time, without what no link waits for.
     doubtful: usize,
+    /// What no link waits for.
+    owed: usize,
 }
 
 impl Load {
     /// With another port's window in it.
     #[must_use]
     pub fn with(self, now: Instant, port: &Window) -> Self {
-        let doubtful = if port.is_doubtful(now) { port.out() } else { 0 };
-        Self { ports: self.ports + 1, out: self.out + port.out(), doubtful: self.doubtful + doubtful }
+        let doubtful = if port.is_doubtful(now) { port.awaited() } else { 0 };
+        Self {
+            ports: self.ports + 1,
+            out: self.out + port.out(),
+            doubtful: self.doubtful + doubtful,
+            owed: self.owed + port.out() - port.awaited(),
+        }
     }
 }
 
@@ -137,6 +144,11 @@ impl Window {
     /// How many calls are out.
     pub fn out(&self) -> usize {
         self.calls.iter().flatten().count()
+    }
+
+    /// How many of them a link waits for.
+    fn awaited(&self) -> usize {
+        self.out_of(|call| call.kind != Kind::Owed)
     }
 
     fn out_of(&self, is_it: impl Fn(&Out) -> bool) -> usize {
@@ -177,7 +189,7 @@ impl Window {
     /// Whether a call may go out. `path_waits` says whether a path of this port does; `all` is what all ports have out, this one
     /// among them.
     pub fn admits(&self, now: Instant, kind: Kind, path_waits: bool, all: &Load) -> bool {
-        self.has_room(now, kind, path_waits) && self.leaves_room(now, all)
+        self.has_room(now, kind, path_waits) && self.leaves_room(now, kind, all)
     }
 
     /// Among the port's own calls.
@@ -203,11 +215,12 @@ impl Window {
     }
 
     /// Among those of all ports.
-    fn leaves_room(&self, now: Instant, all: &Load) -> bool {
-        let (out, none) = (self.out(), self.out() == 0);
+    fn leaves_room(&self, now: Instant, kind: Kind, all: &Load) -> bool {
+        let (out, none) = (self.out(), self.awaited() == 0);
         let doubt = none || !self.is_doubtful(now) || all.doubtful < FIRST;
         let last = none || all.ports < 2 || out + 1 < MOST;
-        all.out < MOST && doubt && last
+        let owed = kind != Kind::Owed || all.owed < MOST / 2;
+        all.out < MOST && doubt && last && owed
     }
 
     /// A call goes out; `None` if as many are out as there can ever be.

@@ -282,3 +282,64 @@ fn whoever_waits_for_a_place_is_told_when_a_call_that_was_overtaken_makes_one_by
     assert_eq!(port.window.next_lost(at(2_000)), None, "whatever was overtaken is lost");
     port.window.end(at(2_000), first, End::Unanswered);
 }
+
+/// What links that are gone owe has half of the places, whatever is known of the administrator.
+#[test]
+fn debts_have_half_of_the_places_at_most() {
+    let mut doubtful = Port::new();
+    assert_eq!(doubtful.fill(at(10), Kind::Owed), FIRST / 2);
+    let mut answers = Port::trusted();
+    assert_eq!(answers.fill(at(10), Kind::Owed), MOST / 2);
+    let mut silent = Port::new();
+    silent.fill(at(10), Kind::Group);
+    while !silent.out.is_empty() {
+        silent.end_first(at(30_000), End::Unanswered);
+    }
+    assert_eq!(silent.fill(at(30_000), Kind::Owed), 1);
+}
+
+/// A link that comes up finds all places of its port, however many debts are out. Before the mend the debts of a port that had not answered
+/// yet counted among the four calls that such ports have together: two of them left two places.
+#[test]
+fn debts_take_no_place_from_what_a_link_asks() {
+    for kind in [Kind::Broadcast, Kind::Group] {
+        let mut port = Port::new();
+        let owed = port.fill(at(10), Kind::Owed);
+        assert_eq!(port.fill(at(10), kind), owed + FIRST, "{kind:?}");
+    }
+    let mut silent = Port::new();
+    silent.fill(at(10), Kind::Group);
+    while !silent.out.is_empty() {
+        silent.end_first(at(30_000), End::Unanswered);
+    }
+    assert_eq!(silent.fill(at(30_000), Kind::Owed), 1);
+    assert_eq!(silent.fill(at(30_000), Kind::Broadcast), 2);
+}
+
+#[test]
+fn a_debt_waits_for_a_path_and_for_a_free_place() {
+    let mut port = Port::new();
+    let alone = |port: &Port| Load::default().with(at(10), &port.window);
+    assert!(!port.window.admits(at(10), Kind::Owed, true, &alone(&port)), "a path waits");
+    assert!(port.window.admits(at(10), Kind::Owed, false, &alone(&port)));
+    assert_eq!(port.fill(at(10), Kind::Group), FIRST);
+    assert!(!port.window.admits(at(10), Kind::Owed, false, &alone(&port)), "no place is free");
+}
+
+/// Before the mend two ports had four debts each out, and no other call of the driver found a place.
+#[test]
+fn debts_of_several_ports_leave_half_of_all_places() {
+    let (mut one, mut other) = (Port::trusted(), Port::trusted());
+    assert_eq!(one.fill(at(10), Kind::Owed), MOST / 2);
+    assert_eq!(other.fill_beside(at(10), Kind::Owed, &[&one.window]), 0);
+    assert_eq!(other.fill_beside(at(10), Kind::Group, &[&one.window]), MOST / 2);
+}
+
+/// A port whose debts are out has its one place although other ports that do not answer have theirs.
+#[test]
+fn a_port_with_debts_has_one_call_out_beside_silent_ports() {
+    let (mut port, mut silent) = (Port::new(), Port::new());
+    port.fill(at(10), Kind::Owed);
+    assert_eq!(silent.fill_beside(at(10), Kind::Group, &[&port.window]), FIRST);
+    assert_eq!(port.fill_beside(at(10), Kind::Broadcast, &[&silent.window]), FIRST / 2 + 1);
+}
