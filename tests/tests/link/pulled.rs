@@ -98,3 +98,25 @@ fn an_adapter_that_is_pulled_while_its_instance_comes_or_goes_is_let_go_in_time(
         });
     }
 }
+
+/// A command of the adapter takes 25 s when the adapter is pulled, and the handler waits for it. Before, nothing said why for half a minute.
+#[test]
+fn an_adapter_that_is_pulled_during_a_long_command_is_waited_for() {
+    Setup { seeds: 4, ..Setup::default() }.run(|bench| {
+        let (stream, _) = bench.alpha.open_up(PLAIN);
+        let long = Nanos::from_secs(25);
+        lab_ibtf::set_command_time(&bench.alpha.kernel, Some((long, long)));
+        stream.enable_multicast(group(0xe003_0001)).unwrap();
+        fakekernel::sleep(Nanos::from_millis(100));
+        lab_ibtf::set_command_time(&bench.alpha.kernel, None);
+        let begun = bench.machine.now();
+        pull(bench);
+        let took = bench.machine.now().since(begun);
+        assert!(took > Nanos::from_secs(20) && took < Nanos::from_secs(30), "the handler takes {took}");
+        for seconds in [10, 20] {
+            let said = format!("has been in use for {seconds} s after the link let go of it");
+            let log = bench.alpha.console();
+            assert!(log.iter().any(|line| line.contains(&said)), "{seconds} s: {log:?}");
+        }
+    });
+}
