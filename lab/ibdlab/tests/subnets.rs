@@ -58,7 +58,7 @@ fn ports_with_several_lids_are_reached_at_any_of_them() {
 
 /// Another manager comes while joins are out, or while nothing is, by the seed.
 fn quiet_or_not(scenario: &mut Scenario, seed: u64) {
-    if seed % 2 == 0 {
+    if seed.is_multiple_of(2) {
         let changes = scenario.step.iter().position(|step| matches!(step.as_ref(), Step::GroupChanges(_)));
         let idle = Step::Idle(IdleStep { for_ms: 20_000 });
         scenario.step.insert(changes.expect("a change"), toml::Spanned::new(0..0, idle));

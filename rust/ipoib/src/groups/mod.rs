@@ -776,10 +776,10 @@ where
         let Some(entry) = self.table.get_mut(id) else { return };
         if entry.held.as_ref().is_none_or(|held| held.group != group) {
             // A join that is out may have been granted before.
-            if let Operation::Joining { group: joining, overtaken, .. } = &mut entry.operation {
-                if *joining == group {
-                    *overtaken = Overtaken::Stale.max(*overtaken);
-                }
+            if let Operation::Joining { group: joining, overtaken, .. } = &mut entry.operation
+                && *joining == group
+            {
+                *overtaken = Overtaken::Stale.max(*overtaken);
             }
             return;
         }

@@ -375,8 +375,7 @@ impl Control {
                     effect => return effect,
                 }
             }
-            self.groups.set_doubt(now, self.link.certain_broadcast_group().is_none());
-            if let Some(action) = self.groups.poll_action(now) {
+            if let Some(action) = self.next_of_groups(now) {
                 match self.groups_action(now, action) {
                     None => continue,
                     effect => return effect,
@@ -387,6 +386,13 @@ impl Control {
                 return Some(effect);
             }
         }
+    }
+
+    /// Apart, so that the frame of the caller stays small.
+    #[inline(never)]
+    fn next_of_groups(&mut self, now: Instant) -> Option<groups::Action<McgRecord>> {
+        self.groups.set_doubt(now, self.link.certain_broadcast_group().is_none());
+        self.groups.poll_action(now)
     }
 
     /// Packets that have waited for a path, or for a connection.
