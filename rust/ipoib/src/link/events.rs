@@ -71,6 +71,11 @@ impl Port {
     pub(super) fn is_usable(&self) -> bool {
         self.active && self.pkey_index.is_some()
     }
+
+    /// Whether the SA's paths and their handles are as good for the other: a link that trains anew may carry more or less.
+    pub(super) fn leads_as(&self, other: &Self) -> bool {
+        (self.lid, self.mtu, self.speed) == (other.lid, other.mtu, other.speed)
+    }
 }
 
 /// The broadcast group as its member record shows it.

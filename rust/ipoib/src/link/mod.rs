@@ -81,8 +81,8 @@ pub struct Link<G> {
 
     // The port.
     port: Option<Port>,
-    /// The LID that it had when it was usable last.
-    usable_lid: Option<u16>,
+    /// What it was when it was usable last.
+    usable: Option<Port>,
     speed: speed::Speed,
     port_query: Request<()>,
     /// The port must be asked again.
@@ -137,7 +137,7 @@ impl<G: Copy + PartialEq> Link<G> {
             timers: Timers::default(),
             jitter: Jitter::new(seed),
             port: None,
-            usable_lid: None,
+            usable: None,
             speed: speed::Speed::default(),
             port_query: Request::NONE,
             port_in_doubt: true,

@@ -1,7 +1,7 @@
 //! The port: when it is asked, and what follows from what it says.
 
 use super::Ticket;
-use super::{Action, Link, Port, Status};
+use super::{Action, Link, Membership, Note, Port, Status};
 use crate::paths::Severity;
 use crate::time::Instant;
 
@@ -47,15 +47,28 @@ impl<G: Copy + PartialEq> Link<G> {
             self.membership = None;
             self.search_anew();
         }
-        // A port that is down has none.
-        let is_same_lid = self.usable_lid.replace(port.lid) == Some(port.lid);
+        // A port that is down has no LID.
+        let is_same = self.usable.replace(port).is_some_and(|before| before.leads_as(&port));
         match before {
-            Some(_) if !is_same_lid => self.renew(Severity::Normal),
+            Some(_) if !is_same => self.renew(Severity::Normal),
             // The ways to others are most likely what they were, and an SA that has just brought the port up may be slow to say so.
             Some(before) if !before.is_usable() => self.renew(Severity::Light),
             Some(before) if before.sm_lid != port.sm_lid => self.renew_soon(now),
             None => self.renew(Severity::Normal),
             Some(_) => {}
+        }
+        self.outgrow(now, port);
+    }
+
+    /// A port that has become smaller than its group is out of it: the queue pair fails at the first packet that is too long for the port.
+    fn outgrow(&mut self, now: Instant, port: Port) {
+        let outgrown = self.membership.filter(|membership| port.mtu < membership.group.mtu);
+        if let Some(Membership { group, .. }) = outgrown {
+            self.note(Note::MtuTooLarge(group.mtu, port.mtu));
+            self.membership = None;
+            self.lost_group = true;
+            self.search_anew();
+            self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
         }
     }
 
