@@ -105,6 +105,18 @@ struct Inner {
     subnet_timeout: u8,
     init_type_reply: u8,
     is_sm: bool,
+    trained: Trained,
+}
+
+/// What the two ends of a port's cable have agreed on, as long as the link is as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trained {
+    /// Active lanes.
+    pub width: LinkWidth,
+    /// Active speed of a lane.
+    pub speed: LinkSpeed,
+    /// The largest MTU that the link carries.
+    pub mtu: Mtu,
 }
 
 /// What a subnet manager may set on a port; `None` leaves it.
@@ -165,6 +177,7 @@ impl Port {
             subnet_timeout: 18,
             init_type_reply: 0,
             is_sm: false,
+            trained: config.trained(),
         };
         Port {
             num,
@@ -195,24 +208,19 @@ impl Port {
             lmc: s.lmc,
             sm_lid: s.sm_lid,
             sm_sl: s.sm_sl,
-            mtu_cap: self.config.mtu,
+            mtu_cap: s.trained.mtu,
             mtu: s.mtu,
-            width: self.config.width,
-            speed: self.config.speed,
+            width: s.trained.width,
+            speed: s.trained.speed,
+            capabilities: s.capabilities(),
             pkeys: s.pkeys,
             gids,
             subnet_timeout: s.subnet_timeout,
             init_type_reply: s.init_type_reply,
-            capabilities: self.capabilities(s.is_sm),
             max_msg: 1 << 30,
             pkey_violations: self.pkey_violations.load(Ordering::Relaxed),
             qkey_violations: self.qkey_violations.load(Ordering::Relaxed),
         }
-    }
-
-    fn capabilities(&self, is_sm: bool) -> u32 {
-        let extended = self.config.speed.extended_code() != 0;
-        CAPABILITIES | if is_sm { IS_SM } else { 0 } | if extended { EXTENDED_SPEEDS } else { 0 }
     }
 
     pub(crate) fn counters(&self) -> PortCounters {
@@ -270,6 +278,15 @@ impl Port {
         self.state_event(before, s.state)
     }
 
+    /// The link is like this from now on; `None`: as good as the port can. False if it is so already.
+    pub(crate) fn train(&self, to: Option<Trained>) -> bool {
+        let mut s = self.inner.lock();
+        let before = s.trained;
+        s.trained = to.unwrap_or_else(|| self.config.trained());
+        s.mtu = s.mtu.min(s.trained.mtu);
+        s.trained != before
+    }
+
     fn state_event(&self, before: PortState, after: PortState) -> Vec<AsyncEvent> {
         match (before == PortState::Active, after == PortState::Active) {
             (true, false) => vec![AsyncEvent::PortDown(self.num)],
@@ -282,7 +299,7 @@ impl Port {
     pub(crate) fn program(&self, set: &PortSet) -> Vec<AsyncEvent> {
         let mut s = self.inner.lock();
         let before = s.clone();
-        s.apply(set, self.config.mtu);
+        s.apply(set);
         let mut events = self.state_event(before.state, s.state);
         let change = before.change_to(&s);
         if !change.is_empty() && s.state >= PortState::Armed {
@@ -307,7 +324,19 @@ impl Port {
     }
 }
 
+impl PortConfig {
+    /// What a link of such a port is like that has trained to all that the port can.
+    const fn trained(&self) -> Trained {
+        Trained { width: self.width, speed: self.speed, mtu: self.mtu }
+    }
+}
+
 impl Inner {
+    fn capabilities(&self) -> u32 {
+        let extended = self.trained.speed.extended_code() != 0;
+        CAPABILITIES | if self.is_sm { IS_SM } else { 0 } | if extended { EXTENDED_SPEEDS } else { 0 }
+    }
+
     fn phys(&self) -> PhysState {
         match (self.disabled, self.cabled) {
             (true, _) => PhysState::Disabled,
@@ -316,12 +345,12 @@ impl Inner {
         }
     }
 
-    fn apply(&mut self, set: &PortSet, mtu_cap: Mtu) {
+    fn apply(&mut self, set: &PortSet) {
         self.lid = set.lid.unwrap_or(self.lid);
         self.lmc = set.lmc.unwrap_or(self.lmc);
         self.sm_lid = set.sm_lid.unwrap_or(self.sm_lid);
         self.sm_sl = set.sm_sl.unwrap_or(self.sm_sl);
-        self.mtu = set.mtu.unwrap_or(self.mtu).min(mtu_cap);
+        self.mtu = set.mtu.unwrap_or(self.mtu).min(self.trained.mtu);
         self.prefix = set.prefix.unwrap_or(self.prefix);
         self.subnet_timeout = set.subnet_timeout.unwrap_or(self.subnet_timeout) & 0x1f;
         self.init_type_reply = set.init_type_reply.unwrap_or(self.init_type_reply) & 0xf;

@@ -1,6 +1,6 @@
 //! What a subnet manager sees and sets, and what a hand on the cable does.
 
-pub use crate::port::PortSet;
+pub use crate::port::{PortSet, Trained};
 
 use crate::port::Port;
 use crate::{Fabric, Guid, Hca, Lid, Lmc, PKey, PortAttr, PortCounters, PortNum};
@@ -148,5 +148,14 @@ impl Fabric {
             hca.events().async_event(event);
         }
         Ok(())
+    }
+
+    /// A port's link trains to this, or with `None` to the best that the port can; false if it is so already. No event tells of it: see
+    /// [`Self::set_cable`] for a link that goes down.
+    ///
+    /// # Errors
+    /// [`UnknownPort`].
+    pub fn train(&self, guid: Guid, to: Option<Trained>) -> Result<bool, UnknownPort> {
+        Ok(self.find(guid)?.1.train(to))
     }
 }

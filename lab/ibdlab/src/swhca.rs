@@ -162,6 +162,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::GroupDeleted(_) | Event::GroupCreated(_) => "is of broadcast groups, which it always has",
         Event::PkeyRemoved(_) | Event::PkeyAdded(_) if default => DEFAULT_PKEY,
         Event::PkeyAdded(at) if *at.index.get_ref() == 0 => "puts a P_Key where the default partition's is",
+        Event::LinkRetrains(_) => "has a link train anew, which its ports have no need to",
         Event::Membership(_) => MEMBERSHIP,
         Event::Link(link) => return more_than_loss(link),
         Event::CmLost(_) => "loses messages of the communication manager, which the adapter does not",

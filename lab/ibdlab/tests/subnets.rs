@@ -71,3 +71,9 @@ fn quiet_or_not(scenario: &mut Scenario, seed: u64) {
 fn a_port_that_a_slower_group_lets_in_is_in_ips_groups_too() {
     assert_eq!(failures_of("subnets/let-in-later.toml", 8, quiet_or_not), Vec::<String>::new());
 }
+
+/// A port that its group does not fit any more is out of it until its link is good again.
+#[test]
+fn links_that_train_to_less_are_well_once_they_are_good_again() {
+    assert_eq!(failures("subnets/links-retrain.toml", 4), Vec::<String>::new());
+}

@@ -8,7 +8,8 @@ use crate::ibtl::{self, Device, HostEvents, Ibtl, Opaque};
 use crate::nexus;
 use crate::saa::{EmbeddedSm, Manager, OpenSmManager, SubnetError, SubnetManager};
 use fabric::capture::ErfPcapng;
-use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, WeakFabric};
+use fabric::subnet::{PortView, Trained};
+use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, PhysState, WeakFabric};
 use fakekernel::{Ctx, HostMutex, Kernel, Machine, Nanos, WaitQueue};
 use sm::{Partition, SmConfig};
 use std::fs::File;
@@ -201,6 +202,17 @@ impl InfiniBand {
         match self.subnet_manager() {
             Some(manager) => manager.set_cable(port, plugged),
             None => self.0.fabric.set_cable(port, plugged).is_ok(),
+        }
+    }
+
+    /// A port's link trains to this, or with `None` to the best that the port can. It goes down and comes up at once, unless it is down or
+    /// nothing changes. Does nothing if there is no such port.
+    pub fn retrain(&self, port: Guid, to: Option<Trained>) {
+        let is_changed = self.0.fabric.train(port, to).unwrap_or(false);
+        let is_linked = |view: PortView| view.attr.phys == PhysState::LinkUp;
+        if is_changed && self.0.fabric.subnet_port(port).is_some_and(is_linked) {
+            self.set_cable(port, false);
+            self.set_cable(port, true);
         }
     }
 

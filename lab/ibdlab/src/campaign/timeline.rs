@@ -132,6 +132,7 @@ fn lasts_ms(event: &Event) -> Option<u64> {
         Event::SwitchReboot(reboot) => Some(reboot.for_ms),
         Event::Sa(sa) => Some(sa.for_ms),
         Event::Link(link) => Some(link.for_ms),
+        Event::LinkRetrains(link) => Some(link.for_ms),
         Event::SendsHang(on) | Event::NoCredits(on) => Some(on.for_ms),
         Event::Strangers(strangers) => Some(strangers.for_ms),
         Event::InterruptsLate(late) | Event::CommandsSlow(late) => Some(late.for_ms),

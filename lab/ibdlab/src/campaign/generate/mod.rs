@@ -16,6 +16,7 @@ mod moments;
 mod partitions;
 mod patience;
 mod readers;
+mod retrains;
 mod schedules;
 mod seldom;
 mod software;
@@ -71,6 +72,7 @@ impl Search {
                 } else {
                     readers::put(&mut scenario, seed, index);
                     floods::put(&mut scenario, seed, index);
+                    retrains::put(&mut scenario, seed, index);
                     scenario
                 };
                 strategies::interleave(patience::give(scenario), seed, index)
@@ -79,6 +81,7 @@ impl Search {
                 let mut scenario = fabrics::generate(seed, index, sm);
                 if sm == SmKind::Embedded {
                     readers::put(&mut scenario, seed, index);
+                    retrains::put(&mut scenario, seed, index);
                 }
                 patience::give(scenario)
             }

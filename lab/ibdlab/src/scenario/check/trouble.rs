@@ -1,7 +1,11 @@
 //! Timelines: events of known hosts, within the time, that can happen.
 
-use super::{Checked, check_host, fault, groups, known_host};
-use crate::scenario::trouble::{AllocationFails, Delayed, Event, PropertyTo, RawPacketTo, TimedEvent};
+use fabric::LinkWidth;
+
+use super::{Checked, check_host, check_mtu, fault, groups, known_host};
+use crate::scenario::trouble::{
+    AllocationFails, Delayed, Event, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent,
+};
 use crate::scenario::{Scenario, TroubleStep};
 
 /// The plugin; a host has it and its driver.
@@ -25,6 +29,7 @@ fn check_event(scenario: &Scenario, step: &TroubleStep, timed: &TimedEvent) -> C
     match &timed.event {
         Event::GroupJoin(of) | Event::GroupLeave(of) => groups::check_multicast(&of.group),
         Event::InterruptsLate(late) | Event::CommandsSlow(late) => check_delay(late),
+        Event::LinkRetrains(link) => check_training(scenario, link),
         Event::PropertySet(set) => check_property(set),
         Event::AllocationFails(fails) => check_module(scenario, fails),
         Event::RawPacket(packet) => check_bytes(packet),
@@ -37,6 +42,24 @@ fn check_delay(late: &Delayed) -> Checked {
         return Ok(());
     }
     fault(&late.host, format!("from_us is {}: expected at most to_us, which is {}", late.from_us, late.to_us))
+}
+
+fn check_training(scenario: &Scenario, link: &LinkRetrains) -> Checked {
+    if let Some(width) = &link.width
+        && LinkWidth::of_lanes(*width.get_ref()).is_none()
+    {
+        return fault(width, format!("a link has 1, 2, 4, 8 or 12 lanes, not {width}"));
+    }
+    let Some(mtu) = &link.mtu else { return Ok(()) };
+    check_mtu(mtu)?;
+    let most = known_host(scenario, &link.host)?.mtu.as_ref().unwrap_or(&scenario.fabric.mtu);
+    if mtu.get_ref() > most.get_ref() {
+        return fault(mtu, format!("mtu is {mtu}: expected at most {most}, which the port has"));
+    }
+    if link.quietly {
+        return fault(mtu, "mtu changes while a link is down: expected no `quietly`".to_owned());
+    }
+    Ok(())
 }
 
 /// Whether the driver has such a property is for the driver to say.

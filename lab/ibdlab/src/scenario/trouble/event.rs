@@ -6,7 +6,7 @@ use fakekernel::FaultKind;
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 
-use super::{Malformed, Strangers};
+use super::{LinkRetrains, Malformed, Strangers};
 use crate::scenario::{Membership, Nothing};
 
 /// Something that happens to a world. Whatever of it still holds when the timeline ends is undone then.
@@ -17,6 +17,8 @@ pub enum Event {
     PortDown(OnHost),
     /// It is plugged in again.
     PortUp(OnHost),
+    /// A host's link trains anew, to fewer or slower lanes or a smaller MTU, for a time.
+    LinkRetrains(LinkRetrains),
     /// The switch restarts: every link is down for a time.
     SwitchReboot(ForMs),
     /// The subnet manager dies: nobody answers.
@@ -125,6 +127,7 @@ impl Event {
             | Self::PartCreated(on)
             | Self::PropertyRead(on)
             | Self::PathAsk(on) => Some(&on.host),
+            Self::LinkRetrains(link) => Some(&link.host),
             Self::HcaRemoved(goes) => Some(&goes.host),
             Self::LinkVisited(visits) => Some(&visits.host),
             Self::OneQpBreaks(of) => Some(&of.host),

@@ -16,6 +16,7 @@
 
 mod event;
 mod malformed;
+mod retrains;
 mod strangers;
 mod timed;
 
@@ -29,6 +30,7 @@ pub use event::{
     SaDoes, SaLie, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix, Visits,
 };
 pub use malformed::Malformed;
+pub use retrains::LinkRetrains;
 pub use strangers::{Claim, Strangers};
 pub use timed::{Call, TimedEvent};
 

@@ -59,6 +59,8 @@ fn replaces(event: &Event) -> bool {
         Event::SendsHang(_) | Event::QpBreaks(_) | Event::OneQpBreaks(_) => true,
         // Its P_Key is at another place of the table, or its GID is another one.
         Event::PkeyRemoved(_) | Event::PkeyAdded(_) | Event::Membership(_) | Event::SubnetPrefix(_) => true,
+        // A packet was too long for its port, which has become smaller.
+        Event::LinkRetrains(link) => link.mtu.is_some(),
         // Its group has another Q_Key or MTU, as far as it is told.
         Event::Sa(SaTrouble { does: SaDoes::Lies(_), .. }) => true,
         // It was stopped.

@@ -252,7 +252,8 @@ impl Scene for Adapter {
                 }
             }
             Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
-            Undo::Interrupts(_) | Undo::Sends(_) | Undo::Credits(_) | Undo::Strangers => {}
+            Undo::Training(_) | Undo::Interrupts(_) | Undo::Sends(_) | Undo::Credits(_) | Undo::Strangers => {
+            }
         }
         Ok(())
     }

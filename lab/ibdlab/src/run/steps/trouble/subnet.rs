@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow};
+use fabric::subnet::Trained;
 use fabric::{Direction, Guid, LinkFaults, Only, PKey, Pick, Probability};
 use fakekernel::{Ctx, Kernel, Nanos};
 use lab_ibtf::saa::EmbeddedSm;
@@ -21,7 +22,9 @@ use crate::packets;
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::Membership;
-use crate::scenario::trouble::{Event, LinkFaulty, SaDoes, SaLie, SaRequest, SaStatus, SaTrouble};
+use crate::scenario::trouble::{
+    Event, LinkFaulty, LinkRetrains, SaDoes, SaLie, SaRequest, SaStatus, SaTrouble,
+};
 
 /// Management class of the communication manager.
 const CM: u8 = 7;
@@ -48,6 +51,8 @@ pub struct Subnet {
 pub enum Undo {
     /// All cables are in again.
     Cables,
+    /// A port's link trains to all that the port can again.
+    Training(Guid),
     /// A port's link is perfect again.
     Link(Guid),
     /// An adapter's interrupts are prompt again.
@@ -100,6 +105,10 @@ impl Scene for Subnet {
         match (event, host) {
             (Event::PortDown(_), Some(host)) => self.cable(host.port, false),
             (Event::PortUp(_), Some(host)) => self.cable(host.port, true),
+            (Event::LinkRetrains(link), Some(host)) => {
+                self.retrain(host.port, link);
+                return Ok(Some((Nanos::from_millis(link.for_ms), Undo::Training(host.port))));
+            }
             (Event::SwitchReboot(reboot), _) => {
                 self.ports.keys().for_each(|port| self.cable(*port, false));
                 return Ok(Some((Nanos::from_millis(reboot.for_ms), Undo::Cables)));
@@ -204,6 +213,7 @@ impl Scene for Subnet {
                 let perfect = LinkFaults::default();
                 self.infiniband.fabric().set_faults(port, perfect, perfect);
             }
+            Undo::Training(port) => self.infiniband.retrain(port, None),
             Undo::Sends(adapter) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
                     hca.set_sends_hang(false);
@@ -233,6 +243,7 @@ impl Scene for Subnet {
         for port in self.ports.keys().copied().collect::<Vec<_>>() {
             self.infiniband.fabric().lose_no_more(port);
             self.undo(Undo::Link(port))?;
+            self.undo(Undo::Training(port))?;
             self.undo(Undo::Interrupts(adapter(port)))?;
             self.undo(Undo::Sends(adapter(port)))?;
             self.undo(Undo::Credits(adapter(port)))?;
@@ -267,6 +278,17 @@ impl Subnet {
         for partition in &self.partitions {
             let made_by_host = broadcast_mgid(partition.p_key, SCOPE_LINK_LOCAL);
             self.sm.delete_group(partition.groups.first().map_or(made_by_host, |group| group.mgid));
+        }
+    }
+
+    fn retrain(&self, port: Guid, link: &LinkRetrains) {
+        let fabric = self.infiniband.fabric();
+        // The port of a pulled adapter has no link.
+        let Some(attr) = fabric.subnet_port(port).map(|view| view.attr) else { return };
+        let to = link.changed(Trained { width: attr.width, speed: attr.speed, mtu: attr.mtu_cap });
+        match link.quietly {
+            true => drop(fabric.train(port, Some(to))),
+            false => self.infiniband.retrain(port, Some(to)),
         }
     }
 
