@@ -141,6 +141,8 @@ impl HcaAttr {
 pub struct PortConfig {
     /// Port GUID; GID index 0 is the subnet prefix with it.
     pub guid: Guid,
+    /// The GUID that the port says it has, if that is another port's: adapters that were flashed alike. The fabric knows it by `guid`.
+    pub claims: Option<Guid>,
     /// MTU capability.
     pub mtu: Mtu,
     /// Active width once the link is up.
@@ -161,6 +163,7 @@ impl PortConfig {
     pub fn new(guid: Guid) -> Self {
         PortConfig {
             guid,
+            claims: None,
             mtu: Mtu::M4096,
             width: LinkWidth::X4,
             speed: LinkSpeed::Ddr,

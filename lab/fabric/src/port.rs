@@ -13,7 +13,7 @@ use lab_lock::Mutex;
 pub struct PortAttr {
     /// Port number on its HCA.
     pub num: PortNum,
-    /// Port GUID.
+    /// Port GUID, by which the fabric knows it.
     pub guid: Guid,
     /// Logical state.
     pub state: PortState,
@@ -51,6 +51,14 @@ pub struct PortAttr {
     pub pkey_violations: u64,
     /// Packets refused for their Q_Key.
     pub qkey_violations: u64,
+}
+
+impl PortAttr {
+    /// The GUID that the port says it has: another port's if adapters were flashed alike ([`PortConfig::claims`]).
+    #[must_use]
+    pub fn claimed(&self) -> Guid {
+        self.gids.first().map_or(self.guid, |gid| Guid(gid.guid))
+    }
 }
 
 /// Packets of a port, counted at the port.
@@ -195,10 +203,14 @@ impl Port {
         }
     }
 
+    fn claimed(&self) -> Guid {
+        self.config.claims.unwrap_or(self.guid)
+    }
+
     pub(crate) fn attr(&self) -> PortAttr {
         let s = self.inner.lock().clone();
         let mut gids = vec![Gid::default(); usize::from(self.config.gids.max(1))];
-        gids[0] = Gid { prefix: s.prefix, guid: self.guid.0 };
+        gids[0] = Gid { prefix: s.prefix, guid: self.claimed().0 };
         PortAttr {
             num: self.num,
             guid: self.guid,
@@ -244,7 +256,7 @@ impl Port {
 
     /// The GID at an index; `None` for an empty entry or past the table.
     pub(crate) fn gid(&self, ix: u16) -> Option<Gid> {
-        (ix == 0).then(|| Gid { prefix: self.inner.lock().prefix, guid: self.guid.0 })
+        (ix == 0).then(|| Gid { prefix: self.inner.lock().prefix, guid: self.claimed().0 })
     }
 
     /// False if there is one already.

@@ -55,6 +55,18 @@ pub(crate) struct Switch {
 }
 
 impl Switch {
+    /// A LID that two ports had is the other one's alone.
+    fn route_what_is_left(&mut self) {
+        for (guid, (_, port)) in &self.ports {
+            let route = port.route();
+            if route.lid.is_unicast() {
+                for bits in 0..route.lmc.lids() {
+                    self.unicast.entry(Lid(route.lid.0 | bits)).or_insert(*guid);
+                }
+            }
+        }
+    }
+
     fn egress(&self, dlid: Lid, from: Guid) -> Vec<(Hca, Arc<Port>)> {
         let pick = |guid: &Guid| self.ports.get(guid).cloned();
         if dlid.is_multicast() {
@@ -120,6 +132,7 @@ impl Fabric {
             switch.ports.remove(&port.guid);
             switch.unicast.retain(|_, guid| *guid != port.guid);
         }
+        switch.route_what_is_left();
     }
 
     /// Time of the earliest delayed delivery; `None` if nothing waits.

@@ -171,7 +171,7 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::SendFails(_) => "has a send fail by itself, which the adapter's do not",
         Event::NoCredits(_) => "has sends wait for credits, which are done when a post returns",
         Event::Packet(_) | Event::RawPacket(_) | Event::Strangers(_) => "has a packet come that nobody sent",
-        Event::HcaRemoved(_) | Event::HcaAdded(_) => PULLED,
+        Event::HcaRemoved(_) | Event::HcaAdded(_) | Event::HcaCloned(_) => PULLED,
         Event::Sa(SaTrouble { does: SaDoes::Lies(_), .. }) => "has the SA say what is not so",
         Event::Sa(SaTrouble { does: SaDoes::Late(ms), .. }) if *ms > LATEST_MS => {
             "has the SA take more than 10 s"

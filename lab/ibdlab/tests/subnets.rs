@@ -77,3 +77,9 @@ fn a_port_that_a_slower_group_lets_in_is_in_ips_groups_too() {
 fn links_that_train_to_less_are_well_once_they_are_good_again() {
     assert_eq!(failures("subnets/links-retrain.toml", 4), Vec::<String>::new());
 }
+
+/// The subnet manager has one port of a GUID, and one of two links hears nothing. The hosts beside them notice nothing of it.
+#[test]
+fn two_ports_with_one_guid_are_well_once_each_has_its_own() {
+    assert_eq!(failures("subnets/one-guid-twice.toml", 4), Vec::<String>::new());
+}

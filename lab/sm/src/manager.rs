@@ -95,8 +95,8 @@ pub struct Sm {
     lids: BTreeMap<Guid, Lid>,
     /// Where it looks for a free one first.
     first_lid: Lid,
-    /// Ports of the last sweep.
-    present: BTreeSet<Guid>,
+    /// GUIDs of the last sweep's ports, and how many ports had each.
+    present: BTreeMap<Guid, usize>,
     /// Multicast routes to be written, and when.
     routes_due: BTreeMap<Lid, Nanos>,
     running: bool,
@@ -111,7 +111,7 @@ impl Sm {
             config,
             lids: own,
             first_lid: FIRST_LID,
-            present: BTreeSet::new(),
+            present: BTreeMap::new(),
             routes_due: BTreeMap::new(),
             running: true,
         };
@@ -145,14 +145,26 @@ impl Sm {
         if !self.running {
             return;
         }
-        let first = self.present.is_empty();
         let mut ports = subnet.endports();
         ports.sort_by_key(Endport::guid);
-        for port in &mut ports {
-            let is_new = first || !self.present.contains(&port.guid());
-            self.bring_up(port, is_new, subnet);
+        let mut present: BTreeMap<Guid, usize> = BTreeMap::new();
+        ports.iter().for_each(|port| *present.entry(port.guid()).or_default() += 1);
+        let is_known = |guid: &Guid| self.present.get(guid) == present.get(guid);
+        let new: BTreeSet<Guid> = present.keys().filter(|guid| !is_known(guid)).copied().collect();
+        // OpenSM has one port of a GUID, and drops it when one of two with the GUID is not found any more.
+        let shared = |guid: &Guid| self.present.get(guid).is_some_and(|before| *before > 1);
+        let stay: Vec<Endport> = ports
+            .iter()
+            .filter(|port| !(new.contains(&port.guid()) && shared(&port.guid())))
+            .cloned()
+            .collect();
+        if stay.len() < ports.len() {
+            self.sa.set_ports(now, stay.into_iter().chain([self.own_port()]).collect());
         }
-        self.present = ports.iter().map(Endport::guid).collect();
+        self.present = present;
+        for port in &mut ports {
+            self.bring_up(port, new.contains(&port.guid()), subnet);
+        }
         ports.push(self.own_port());
         self.sa.set_ports(now, ports);
         self.schedule_routes(now);

@@ -207,6 +207,20 @@ impl Host {
         Ok(())
     }
 
+    /// The GUID that the adapter's first port claims from when it is put back on; `None`: its own. Does nothing to one that is in its place.
+    pub fn flash(&self, claims: Option<Guid>) {
+        if let Some(config) = &mut self.life.lock().pulled {
+            config.ports[0].claims = claims;
+        }
+    }
+
+    /// Whether the adapter's first port claims another one's GUID.
+    pub fn is_flashed(&self, infiniband: &InfiniBand) -> bool {
+        let in_place = infiniband.fabric().hca(self.adapter()).map(|hca| hca.config().clone());
+        let config = self.life.lock().pulled.clone().or(in_place);
+        config.is_some_and(|config| config.ports[0].claims.is_some())
+    }
+
     /// Puts the adapter back, which takes the driver's instance for the one that is gone away first. Nothing to do if it was not pulled.
     ///
     /// # Errors

@@ -248,7 +248,7 @@ impl Ibcm {
             .iter()
             .flat_map(|device| device.cached_ports().into_iter().map(move |attr| (device, attr)));
         let all: Vec<_> = ports.collect();
-        let prefix = all.iter().find(|(_, attr)| attr.guid == port).map(|(_, attr)| attr.gids[0].prefix);
+        let prefix = all.iter().find(|(_, attr)| attr.claimed() == port).map(|(_, attr)| attr.gids[0].prefix);
         let asker = all.into_iter().find(|(_, attr)| attr.state == PortState::Active);
         let (device, attr) = asker.ok_or("no port is up")?;
         let local = Local { device: device.clone(), attr, sgid_ix: 0 };

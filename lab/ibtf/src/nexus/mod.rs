@@ -387,10 +387,10 @@ fn properties(device: &Device, key: &Key, compatible: Vec<String>) -> Properties
     match device.cached_port(key.port) {
         Some(port) => {
             list.push(("port-number".to_owned(), PropertyValue::from(i32::from(key.port))));
-            list.push(("port-guid".to_owned(), PropertyValue::from(port.guid.0 as i64)));
+            list.push(("port-guid".to_owned(), PropertyValue::from(port.claimed().0 as i64)));
         }
         None => {
-            let guids = device.cached_ports().iter().map(|port| port.guid.0 as i64).collect();
+            let guids = device.cached_ports().iter().map(|port| port.claimed().0 as i64).collect();
             list.push(("port-guids".to_owned(), PropertyValue::Int64(guids)));
             list.push(("num-ports".to_owned(), PropertyValue::from(i32::from(device.nports()))));
         }

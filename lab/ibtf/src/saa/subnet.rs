@@ -28,19 +28,46 @@ impl Subnet for FabricSubnet {
             init_type_reply: None,
             client_reregister: settings.client_reregister,
         };
-        // A port that has gone since it was found is missed by the next sweep.
-        let _ = self.0.program_port(port, &set);
+        for claimant in
+            self.claimants(port).filter(|claimant| settings.client_reregister || !has(claimant, settings))
+        {
+            // A port that has gone since it was found is missed by the next sweep.
+            let _ = self.0.program_port(claimant.attr.guid, &set);
+        }
     }
 
     fn set_p_keys(&mut self, port: sm::Guid, table: &[sm::PKey]) {
-        // As above.
-        let _ = self.0.set_pkeys(port, table);
+        for claimant in self.claimants(port) {
+            // As above.
+            let _ = self.0.set_pkeys(claimant.attr.guid, table);
+        }
     }
 
     fn set_multicast_route(&mut self, mlid: sm::Lid, ports: &[sm::Guid]) {
-        let ports = ports.iter().copied().collect();
+        let ports = ports.iter().filter_map(|port| self.reached(*port)).collect();
         self.0.set_multicast_route(mlid, &ports);
     }
+}
+
+impl FabricSubnet {
+    /// The ports that say they have this GUID.
+    fn claimants(&self, guid: sm::Guid) -> impl Iterator<Item = PortView> {
+        self.0.subnet_ports().into_iter().filter(move |port| port.attr.claimed() == guid)
+    }
+
+    /// Of the ports of this GUID, that which the switch sends packets for their LID to: a subnet manager has one port of a GUID.
+    fn reached(&self, guid: sm::Guid) -> Option<sm::Guid> {
+        let first = self.claimants(guid).next()?.attr;
+        let at_lid = self.0.subnet_port_at(first.lid).filter(|port| port.attr.claimed() == guid);
+        Some(at_lid.map_or(first.guid, |port| port.attr.guid))
+    }
+}
+
+fn has(port: &PortView, settings: &PortSettings) -> bool {
+    let mut info = port_info(port);
+    let before = info;
+    settings.apply(&mut info);
+    info == before
 }
 
 fn endport(port: &PortView, all: &[PortView]) -> Endport {
@@ -56,7 +83,7 @@ fn endport(port: &PortView, all: &[PortView]) -> Endport {
         num_ports: u8::try_from(ports_of_node).unwrap_or(u8::MAX),
         system_image_guid: port.node,
         node_guid: port.node,
-        port_guid: attr.guid,
+        port_guid: attr.claimed(),
         partition_cap: u16::try_from(attr.pkeys.len()).unwrap_or(u16::MAX),
         device_id: 0,
         revision: 0,

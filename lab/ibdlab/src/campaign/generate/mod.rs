@@ -5,6 +5,7 @@
 //! scenario by its file.
 
 mod children;
+mod clones;
 mod connections;
 mod demand;
 mod events;
@@ -73,6 +74,7 @@ impl Search {
                     readers::put(&mut scenario, seed, index);
                     floods::put(&mut scenario, seed, index);
                     retrains::put(&mut scenario, seed, index);
+                    clones::put(&mut scenario, seed, index);
                     scenario
                 };
                 strategies::interleave(patience::give(scenario), seed, index)
@@ -82,6 +84,7 @@ impl Search {
                 if sm == SmKind::Embedded {
                     readers::put(&mut scenario, seed, index);
                     retrains::put(&mut scenario, seed, index);
+                    clones::put(&mut scenario, seed, index);
                 }
                 patience::give(scenario)
             }

@@ -24,6 +24,7 @@ pub(in crate::campaign) fn give(mut scenario: Scenario) -> Scenario {
         untold |= has(forgets_subscribers);
         let patience = if has(|event| matches!(event, Event::RegistrationsLost(_)))
             || has(lies)
+            || has(|event| matches!(event, Event::HcaCloned(_)))
             || untold && has(|event| matches!(event, Event::GroupDeleted(_)))
         {
             VERIFIED_MS

@@ -4,7 +4,7 @@ use fabric::LinkWidth;
 
 use super::{Checked, check_host, check_mtu, fault, groups, known_host};
 use crate::scenario::trouble::{
-    AllocationFails, Delayed, Event, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent,
+    AllocationFails, Delayed, Event, HcaClone, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent,
 };
 use crate::scenario::{Scenario, TroubleStep};
 
@@ -30,6 +30,7 @@ fn check_event(scenario: &Scenario, step: &TroubleStep, timed: &TimedEvent) -> C
         Event::GroupJoin(of) | Event::GroupLeave(of) => groups::check_multicast(&of.group),
         Event::InterruptsLate(late) | Event::CommandsSlow(late) => check_delay(late),
         Event::LinkRetrains(link) => check_training(scenario, link),
+        Event::HcaCloned(clone) => check_clone(scenario, clone),
         Event::PropertySet(set) => check_property(set),
         Event::AllocationFails(fails) => check_module(scenario, fails),
         Event::RawPacket(packet) => check_bytes(packet),
@@ -42,6 +43,14 @@ fn check_delay(late: &Delayed) -> Checked {
         return Ok(());
     }
     fault(&late.host, format!("from_us is {}: expected at most to_us, which is {}", late.from_us, late.to_us))
+}
+
+fn check_clone(scenario: &Scenario, clone: &HcaClone) -> Checked {
+    check_host(scenario, &clone.of, false)?;
+    if clone.host.get_ref() == clone.of.get_ref() {
+        return fault(&clone.of, format!("`{}` has its own GUID already: expected another host", clone.of));
+    }
+    Ok(())
 }
 
 fn check_training(scenario: &Scenario, link: &LinkRetrains) -> Checked {

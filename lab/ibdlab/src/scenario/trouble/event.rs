@@ -6,7 +6,7 @@ use fakekernel::FaultKind;
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 
-use super::{LinkRetrains, Malformed, Strangers};
+use super::{HcaClone, LinkRetrains, Malformed, Strangers};
 use crate::scenario::{Membership, Nothing};
 
 /// Something that happens to a world. Whatever of it still holds when the timeline ends is undone then.
@@ -73,6 +73,8 @@ pub enum Event {
     HcaRemoved(HcaGoes),
     /// The pulled adapter is back; the host's modules are loaded anew for it.
     HcaAdded(OnHost),
+    /// A host's adapter is replaced by one that was flashed like another host's: its first port has the GUID of that one's.
+    HcaCloned(HcaClone),
     /// IP closes the link, which stops the driver.
     LinkClose(OnHost),
     /// IP opens it again.
@@ -128,6 +130,7 @@ impl Event {
             | Self::PropertyRead(on)
             | Self::PathAsk(on) => Some(&on.host),
             Self::LinkRetrains(link) => Some(&link.host),
+            Self::HcaCloned(clone) => Some(&clone.host),
             Self::HcaRemoved(goes) => Some(&goes.host),
             Self::LinkVisited(visits) => Some(&visits.host),
             Self::OneQpBreaks(of) => Some(&of.host),

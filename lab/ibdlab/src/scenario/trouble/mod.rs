@@ -14,6 +14,7 @@
 //! When the timeline is over every cause goes away, and then the links have `settle_ms` to be as good as new without help.
 //! Everything here can be written as well as read, so that a timeline that was found can be kept.
 
+mod clone;
 mod event;
 mod malformed;
 mod retrains;
@@ -24,6 +25,7 @@ use serde::{Deserialize, Serialize};
 
 use super::TcpStep;
 
+pub use clone::HcaClone;
 pub use event::{
     AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HcaGoes, HostForMs,
     LinkFaulty, MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo,

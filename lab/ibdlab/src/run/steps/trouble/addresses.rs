@@ -66,6 +66,7 @@ fn replaces(event: &Event) -> bool {
         // It was stopped.
         Event::HcaRemoved(_)
         | Event::HcaAdded(_)
+        | Event::HcaCloned(_)
         | Event::LinkClose(_)
         | Event::LinkOpen(_)
         | Event::Unload(_)

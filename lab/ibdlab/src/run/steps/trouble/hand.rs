@@ -50,6 +50,8 @@ pub enum Task {
     /// The adapter's driver is detached; whether another client keeps the adapter.
     Detach(bool),
     Plug,
+    /// The adapter is replaced by one whose port has this GUID; or its own is ready to be put back.
+    Flash(Option<fabric::Guid>),
 }
 
 impl Task {
@@ -170,7 +172,7 @@ pub fn take_over(world: &mut World, background: Background) -> Vec<Hand> {
 /// The first thing that must not go wrong and did.
 pub fn give_back(world: &mut World, hands: Vec<Hand>) -> Result<Told> {
     hands.iter().for_each(Hand::end_visits);
-    for task in [Task::Promiscuous(false), Task::Plug, Task::Load] {
+    for task in [Task::Promiscuous(false), Task::Flash(None), Task::Plug, Task::Load] {
         hands.iter().for_each(|hand| hand.queue(None, task.clone()));
     }
     let (mut told, mut happened) = (Vec::new(), Vec::new());
@@ -339,7 +341,7 @@ impl Owner {
             Task::Pull | Task::Detach(_) => !pulled,
             Task::Plug => pulled,
             Task::ReadProperties | Task::SetProperty(..) | Task::AskPaths => self.host.has_link(),
-            Task::Unload | Task::DeletePart => true,
+            Task::Unload | Task::DeletePart | Task::Flash(_) => true,
         }
     }
 
@@ -401,6 +403,15 @@ impl Owner {
                     self.carry_out(Task::Unload)?;
                 }
                 self.host.plug_adapter(&self.infiniband)?;
+            }
+            Task::Flash(None) if !self.host.is_flashed(&self.infiniband) => {}
+            Task::Flash(claims) => {
+                self.carry_out(Task::Pull)?;
+                self.host.flash(claims);
+                if claims.is_some() {
+                    self.carry_out(Task::Plug)?;
+                    self.carry_out(Task::Load)?;
+                }
             }
         }
         Ok(())

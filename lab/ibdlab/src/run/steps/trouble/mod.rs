@@ -245,6 +245,11 @@ impl<'a> Player<'a> {
             self.hand(host)?.queue(Some(number), task);
             return Ok(());
         }
+        if let Event::HcaCloned(clone) = event {
+            let port = self.hand(clone.of.get_ref())?.port;
+            self.hand(clone.host.get_ref())?.queue(Some(number), Task::Flash(Some(port)));
+            return Ok(());
+        }
         let now = self.world.machine.now();
         if let Event::LinkVisited(visits) = event {
             let until = now + Nanos::from_millis(visits.for_ms);
