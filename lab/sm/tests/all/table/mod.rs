@@ -7,6 +7,7 @@
 
 mod groups;
 mod queries;
+mod send_only;
 mod speeds;
 
 pub use crate::world::records::*;
@@ -167,7 +168,7 @@ pub fn set(from: Guid, mask: u64, record: &McMemberRecord) -> Request {
 
 /// All rows.
 pub fn rows() -> Vec<Row> {
-    groups::rows().into_iter().chain(queries::rows()).chain(speeds::rows()).collect()
+    groups::rows().into_iter().chain(queries::rows()).chain(speeds::rows()).chain(send_only::rows()).collect()
 }
 
 /// An answer, put together.
