@@ -1,5 +1,6 @@
 //! What a subnet administrator may be told to do wrong.
 
+pub use crate::garbled::Garbled;
 pub use crate::lie::Lie;
 use crate::mad::{Attribute, Method, SaMad, Status};
 use crate::types::{Lid, Nanos};
@@ -21,6 +22,8 @@ pub enum FaultAction {
     Empty,
     /// The request takes effect and is answered, and something in the answer is wrong.
     Lie(Lie),
+    /// The request takes effect, and the segments of its answer are not as they should be; an answer of one MAD is.
+    Garble(Garbled),
     /// The request takes effect and is answered, with other bytes in every record.
     Overwrite {
         /// Where in the record, as it is on the wire.

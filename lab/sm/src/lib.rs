@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 pub mod fault;
+mod garbled;
 pub mod lie;
 pub mod mad;
 mod manager;

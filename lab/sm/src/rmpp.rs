@@ -87,14 +87,13 @@ impl Sender {
 
     /// Starts a transfer; the step holds its first segment.
     pub fn start(now: Nanos, header: &SaMad, data: &[u8]) -> (Self, Step) {
-        let mut sender = Self {
-            segments: segments(header, data),
-            acked: 0,
-            sent: 0,
-            window_end: 1,
-            retries_left: Self::RETRIES,
-            deadline: now,
-        };
+        Self::start_with(now, segments(header, data))
+    }
+
+    /// The same with these segments, of which there is one at least.
+    pub(crate) fn start_with(now: Nanos, segments: Vec<SaMad>) -> (Self, Step) {
+        let mut sender =
+            Self { segments, acked: 0, sent: 0, window_end: 1, retries_left: Self::RETRIES, deadline: now };
         let step = sender.fill_window(now);
         (sender, step)
     }
@@ -328,6 +327,48 @@ mod tests {
         let segments = segments(&header(), &[0; 450]);
         let lengths: Vec<u32> = segments.iter().map(|segment| segment.rmpp.data2).collect();
         assert_eq!(lengths, [450 + 3 * 20, 0, 50 + 20]);
+    }
+
+    /// What becomes of a garbled transfer: the data that arrive, or why they do not. It ends, and in time.
+    fn garbled(data: &[u8], garbled: crate::fault::Garbled) -> Result<Vec<u8>, AbortCode> {
+        let mut segments = segments(&header(), data);
+        garbled.garble(&mut segments);
+        let (mut sender, mut step) = Sender::start_with(Nanos(0), segments);
+        let mut receiver = Receiver::new();
+        for _ in 0..100 {
+            let mut answers = Vec::new();
+            for mad in std::mem::take(&mut step.send) {
+                match receiver.receive(&SaMad::parse(&mad).unwrap()) {
+                    Received::More(ack) => answers.push(ack),
+                    Received::Complete(_, message) => return Ok(message.data),
+                    Received::Failed(_, why) | Received::Aborted(why) => return Err(why),
+                }
+            }
+            let now = sender.deadline();
+            step = sender.handle_timeout(now);
+            for answer in answers {
+                step.send.extend(sender.receive(now, &SaMad::parse(&answer).unwrap()).send);
+            }
+        }
+        panic!("the transfer does not end");
+    }
+
+    #[test]
+    fn a_receiver_takes_no_answer_whose_segments_are_wrong() {
+        use crate::fault::Garbled;
+        const MANY: [u8; 900] = [7; 900];
+        const ONE: [u8; 64] = [7; 64];
+        let gives_up = Err(AbortCode::TOO_MANY_RETRIES);
+        for (how, many, one) in [
+            (Garbled::Missing, gives_up.clone(), Ok(ONE.to_vec())),
+            (Garbled::Twice, Ok(MANY.to_vec()), Ok(ONE.to_vec())),
+            (Garbled::Length, Err(AbortCode::BAD_LENGTH), Err(AbortCode::BAD_LENGTH)),
+            (Garbled::Number, gives_up, Err(AbortCode::BAD_FIRST)),
+            (Garbled::Abort, Err(AbortCode::RESOURCES), Err(AbortCode::RESOURCES)),
+        ] {
+            assert_eq!(garbled(&MANY, how), many, "{how:?}");
+            assert_eq!(garbled(&ONE, how), one, "{how:?}");
+        }
     }
 
     #[test]

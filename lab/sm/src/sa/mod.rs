@@ -14,11 +14,11 @@ mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fault::{FaultAction, FaultScript, Lie};
+use crate::fault::{FaultAction, FaultScript, Garbled, Lie};
 use crate::mad::{Attribute, DATA_LEN, Mad, Method, RmppKind, SaMad, Status};
 use crate::partition::Partition;
 use crate::records::{ClassPortInfo, Notice, Record, Trap, attribute_offset, emit_table};
-use crate::rmpp::{Sender, Step};
+use crate::rmpp::{Sender, Step, segments};
 use crate::types::{Gid, Guid, JoinState, Lid, Nanos, PKey, QKey, Qpn};
 
 use groups::Groups;
@@ -371,6 +371,10 @@ impl Sa {
                 let verdict = self.process(now, from, mad).map(|found| found.told(mad.attribute, lie, other));
                 self.respond(now, from, mad, verdict);
             }
+            Some(FaultAction::Garble(garbled)) => match (mad.method, self.process(now, from, mad)) {
+                (Method::GET_TABLE, Ok(found)) => self.send_table(now, from, mad, &found, Some(garbled)),
+                (_, verdict) => self.respond(now, from, mad, verdict),
+            },
             Some(FaultAction::Redirect(lid)) => {
                 let info = ClassPortInfo {
                     redirect_lid: lid,
@@ -435,7 +439,9 @@ impl Sa {
         match verdict {
             Err(Refusal::Silence) => self.counters.dropped += 1,
             Err(Refusal::Status(status)) => self.refuse(due, to, request, status),
-            Ok(found) if request.method == Method::GET_TABLE => self.send_table(due, to, request, &found),
+            Ok(found) if request.method == Method::GET_TABLE => {
+                self.send_table(due, to, request, &found, None)
+            }
             Ok(found) if request.method == Method::GET && found.count == 0 => {
                 self.refuse(due, to, request, Status::NO_RECORDS);
             }
@@ -460,10 +466,21 @@ impl Sa {
     }
 
     /// A table is segmented, however short it is.
-    fn send_table(&mut self, due: Nanos, to: Address, request: &SaMad, found: &Found) {
+    fn send_table(
+        &mut self,
+        due: Nanos,
+        to: Address,
+        request: &SaMad,
+        found: &Found,
+        garbled: Option<Garbled>,
+    ) {
         let attribute_offset = if found.count == 0 { 0 } else { found.attribute_offset };
         let header = SaMad { attribute_offset, ..request.respond(Status::SUCCESS) };
-        let (sender, step) = Sender::start(due, &header, &found.data);
+        let mut segments = segments(&header, &found.data);
+        if let Some(garbled) = garbled {
+            garbled.garble(&mut segments);
+        }
+        let (sender, step) = Sender::start_with(due, segments);
         let key = (to, request.transaction);
         self.transfers.insert(key, sender);
         self.apply(due, key, step);
