@@ -77,7 +77,7 @@ pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Res
     let partitions = partitions(scenario);
     if sm == SmKind::Opensm {
         within_opensm(scenario)?;
-        infiniband.start_opensm(partitions)?;
+        infiniband.start_opensm_with_lmc(partitions, scenario.fabric.lmc)?;
         return Ok(None);
     }
     let config = SmConfig { partitions, lmc: scenario.fabric.lmc, ..SmConfig::default() };
@@ -96,12 +96,6 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
     let later = scenario.step.iter().any(
         |step| matches!(step.get_ref(), Step::MembershipChanges(change) if change.to == scenario::Membership::Both),
     );
-    if scenario.fabric.lmc > 0 {
-        bail!(
-            "on OpenSM the lab's ports have one LID each, and the fabric asks for `lmc = {}`",
-            scenario.fabric.lmc
-        );
-    }
     if both || later {
         bail!(
             "OpenSM that allows ports both P_Keys of a partition lets no port with the full one alone into a group"

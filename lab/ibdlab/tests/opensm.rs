@@ -84,6 +84,22 @@ fn a_port_that_opensm_makes_a_limited_member_waits_for_its_p_key() {
     runs("limited-members.toml", |text| text.replace("\"both\"", "\"full\""));
 }
 
+#[test]
+fn limited_members_on_opensm_wait_until_they_are_full() {
+    runs("limited-against-limited.toml", str::to_owned);
+}
+
+/// The first timeline needs the lab's own subnet manager. Before, the lab refused `lmc` on OpenSM.
+#[test]
+fn ports_to_which_opensm_gives_several_lids_are_reached_at_any() {
+    let without_trouble = |text: &str| {
+        let (before, rest) = text.split_once("[[step]]\n[step.trouble]").expect("a timeline");
+        let (_, after) = rest.split_once("]\n\n").expect("its end");
+        format!("{before}{after}")
+    };
+    runs("several-lids.toml", |text| without_trouble(text).replace("ports = 2\n", ""));
+}
+
 /// Processes that work in a directory below this one.
 fn processes_in(directory: &Path) -> Vec<String> {
     let processes = std::fs::read_dir("/proc").expect("/proc").flatten();

@@ -83,3 +83,8 @@ fn links_that_train_to_less_are_well_once_they_are_good_again() {
 fn two_ports_with_one_guid_are_well_once_each_has_its_own() {
     assert_eq!(failures("subnets/one-guid-twice.toml", 4), Vec::<String>::new());
 }
+
+#[test]
+fn limited_members_beside_each_other_wait_until_they_are_full() {
+    assert_eq!(failures("subnets/limited-against-limited.toml", 4), Vec::<String>::new());
+}

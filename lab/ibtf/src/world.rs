@@ -148,7 +148,19 @@ impl InfiniBand {
     /// # Errors
     /// What is missing, or why it did not come up.
     pub fn start_opensm(&self, partitions: Vec<Partition>) -> Result<Arc<OpenSmManager>, SubnetError> {
-        let manager = OpenSmManager::start(&self.0.service, &self.0.fabric, partitions)?;
+        self.start_opensm_with_lmc(partitions, 0)
+    }
+
+    /// The same, and each port has 2^`lmc` LIDs.
+    ///
+    /// # Errors
+    /// As for [`Self::start_opensm`].
+    pub fn start_opensm_with_lmc(
+        &self,
+        partitions: Vec<Partition>,
+        lmc: u8,
+    ) -> Result<Arc<OpenSmManager>, SubnetError> {
+        let manager = OpenSmManager::start(&self.0.service, &self.0.fabric, partitions, lmc)?;
         self.manage(Manager::Other(manager.clone()));
         Ok(manager)
     }

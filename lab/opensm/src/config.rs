@@ -13,8 +13,9 @@ use crate::Error;
 pub const SUBNET_TIMEOUT: u8 = 18;
 
 /// The options that differ from OpenSM's defaults; `directory` takes its dumps.
-pub(crate) fn options(directory: &str, partitions: &[Partition]) -> String {
-    let mut text = format!("sa_db_dump TRUE\ndump_files_dir {directory}\nsubnet_timeout {SUBNET_TIMEOUT}\n");
+pub(crate) fn options(directory: &str, partitions: &[Partition], lmc: u8) -> String {
+    let mut text =
+        format!("sa_db_dump TRUE\ndump_files_dir {directory}\nsubnet_timeout {SUBNET_TIMEOUT}\nlmc {lmc}\n");
     let mut groups = partitions.iter().flat_map(|partition| &partition.groups);
     // Without it OpenSM takes 0 for the SL of every group.
     if groups.any(|group| group.params.sl.get() != 0) {

@@ -105,8 +105,10 @@ impl OpenSm {
         let socket = private_name();
         workplace.write("net", &topology.netfile())?;
         workplace.write(PARTITIONS, &config::partitions_conf(partitions)?)?;
-        workplace
-            .write("opensm.conf", &config::options(&workplace.path().display().to_string(), partitions))?;
+        workplace.write(
+            "opensm.conf",
+            &config::options(&workplace.path().display().to_string(), partitions, topology.lmc()),
+        )?;
         let ibsim = start_ibsim(&tools, &keeper, &workplace, &socket)?;
         let shared = Arc::new(Shared::default());
         let clients = connect(&topology, &socket, &shared)?;

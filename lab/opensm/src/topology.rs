@@ -83,6 +83,7 @@ impl std::fmt::Display for Link {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Topology {
     adapters: Vec<Adapter>,
+    lmc: u8,
 }
 
 impl Topology {
@@ -106,7 +107,18 @@ impl Topology {
                 taken.insert(adapter.name.clone());
             }
         }
-        Ok(Self { adapters })
+        Ok(Self { adapters, lmc: 0 })
+    }
+
+    /// The same, and OpenSM gives each port of an adapter 2^`lmc` LIDs, 0 to 7.
+    #[must_use]
+    pub fn with_lmc(self, lmc: u8) -> Self {
+        Self { lmc: lmc & 7, ..self }
+    }
+
+    /// LID mask control of the adapters' ports.
+    pub fn lmc(&self) -> u8 {
+        self.lmc
     }
 
     /// The adapters, in the order of the switch's ports.

@@ -73,9 +73,10 @@ impl OpenSmManager {
         host: &Kernel,
         fabric: &Fabric,
         partitions: Vec<Partition>,
+        lmc: u8,
     ) -> Result<Arc<Self>, SubnetError> {
         let tools = Tools::find().map_err(failed)?;
-        let topology = topology(fabric)?;
+        let topology = topology(fabric)?.with_lmc(lmc);
         let shared = Arc::new(Shared {
             fabric: fabric.clone(),
             mail: HostMutex::new(Mailbox::default()),

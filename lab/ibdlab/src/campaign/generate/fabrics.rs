@@ -135,7 +135,7 @@ impl Generator<'_> {
             mtu: at(if real { OPENSM_MTU } else { mtu }),
             multicast_loopback: self.rng.random(),
             sa_delay_ms: if real { 0 } else { sa_delay_ms },
-            lmc: if real { 0 } else { self.pick(&[0, 0, 0, 1, 2, 3]) },
+            lmc: self.pick(&[0, 0, 0, 1, 2, 3]),
             keeps_srqs: self.rng.random_range(0..3) == 0,
             ..FabricSpec::default()
         }
