@@ -244,7 +244,7 @@ impl Session {
         let mut detours = 0;
         let mut to = self.administrator()?;
         loop {
-            let Some(answer) = self.exchange(to, request) else {
+            let Some(answer) = self.exchange(to, request)? else {
                 if !matters() || !self.is_worth_asking_again(begun) {
                     return Err(SaError::Timeout);
                 }
@@ -328,8 +328,9 @@ impl Session {
         Nanos(span(resp_time) + 2 * span(subnet))
     }
 
-    /// One MAD and its answer; `None` if the answer does not come in time.
-    fn exchange(&self, to: SmAddress, request: &Request) -> Option<Message> {
+    /// One MAD and its answer; `None` if the answer does not come in time. One whose segments are wrong is not asked for again: ibmf repeats
+    /// what has timed out and nothing else (`ibmf_saa_impl.c`, `IBMF_TRANS_TIMEOUT`).
+    fn exchange(&self, to: SmAddress, request: &Request) -> Result<Option<Message>, SaError> {
         let transaction = {
             let mut state = self.state.lock();
             let transaction = state.transaction;
@@ -347,8 +348,9 @@ impl Session {
             if outcome.is_some() || timed_out {
                 state.pending.remove(&transaction);
                 return match outcome {
-                    Some(Outcome::Answer(message)) => Some(*message),
-                    Some(Outcome::Broken) | None => None,
+                    Some(Outcome::Answer(message)) => Ok(Some(*message)),
+                    Some(Outcome::Broken) => Err(SaError::Lost),
+                    None => Ok(None),
                 };
             }
             state = self.changed.wait_until(state, deadline).0;
