@@ -173,6 +173,9 @@ pub(crate) fn cannot(scenario: &Scenario, event: &Event) -> Option<&'static str>
         Event::Packet(_) | Event::RawPacket(_) | Event::Strangers(_) => "has a packet come that nobody sent",
         Event::HcaRemoved(_) | Event::HcaAdded(_) | Event::HcaCloned(_) => PULLED,
         Event::Sa(SaTrouble { does: SaDoes::Lies(_), .. }) => "has the SA say what is not so",
+        Event::Sa(SaTrouble { does: SaDoes::Garbles(_), .. }) => {
+            "has the SA's segments come as they should not"
+        }
         Event::Sa(SaTrouble { does: SaDoes::Late(ms), .. }) if *ms > LATEST_MS => {
             "has the SA take more than 10 s"
         }

@@ -2,7 +2,7 @@
 
 mod rig;
 
-use ibdlab::scenario::trouble::{Event, SaDoes, SaLie, SaRequest};
+use ibdlab::scenario::trouble::{Event, SaDoes, SaGarbled, SaLie, SaRequest};
 use ibdlab::scenario::{IdleStep, Scenario, Step};
 use rig::{failures, failures_of};
 
@@ -82,6 +82,26 @@ fn links_that_train_to_less_are_well_once_they_are_good_again() {
 #[test]
 fn two_ports_with_one_guid_are_well_once_each_has_its_own() {
     assert_eq!(failures("subnets/one-guid-twice.toml", 4), Vec::<String>::new());
+}
+
+/// Each kind of wrong segment, by the seed.
+fn garble(scenario: &mut Scenario, seed: u64) {
+    let number = usize::try_from(seed).expect("a number") - 1;
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.as_mut() else { continue };
+        for timed in &mut trouble.event {
+            if let Event::Sa(sa) = &mut timed.event {
+                (sa.does, sa.to) = (SaDoes::Garbles(SaGarbled::ALL[number]), None);
+            }
+        }
+    }
+}
+
+/// IBTF puts no such answer together, and links ask again.
+#[test]
+fn links_are_well_again_once_the_sas_segments_are_right() {
+    let kinds = SaGarbled::ALL.len() as u64;
+    assert_eq!(failures_of("subnets/sa-lies.toml", kinds, garble), Vec::<String>::new());
 }
 
 #[test]

@@ -12,6 +12,7 @@ mod events;
 mod fabric_steps;
 mod fabrics;
 mod floods;
+mod garbled;
 mod going;
 mod moments;
 mod partitions;
@@ -75,6 +76,7 @@ impl Search {
                     floods::put(&mut scenario, seed, index);
                     retrains::put(&mut scenario, seed, index);
                     clones::put(&mut scenario, seed, index);
+                    garbled::put(&mut scenario, seed, index);
                     scenario
                 };
                 strategies::interleave(patience::give(scenario), seed, index)
@@ -85,6 +87,7 @@ impl Search {
                     readers::put(&mut scenario, seed, index);
                     retrains::put(&mut scenario, seed, index);
                     clones::put(&mut scenario, seed, index);
+                    garbled::put(&mut scenario, seed, index);
                 }
                 patience::give(scenario)
             }

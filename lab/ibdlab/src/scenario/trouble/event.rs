@@ -6,7 +6,7 @@ use fakekernel::FaultKind;
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
 
-use super::{HcaClone, LinkRetrains, Malformed, Strangers};
+use super::{HcaClone, LinkRetrains, Malformed, SaGarbled, Strangers};
 use crate::scenario::{Membership, Nothing};
 
 /// Something that happens to a world. Whatever of it still holds when the timeline ends is undone then.
@@ -314,6 +314,8 @@ pub enum SaDoes {
     Refuses(SaStatus),
     /// It does what it is asked, and something in its answer is wrong: about a path, or about a group.
     Lies(SaLie),
+    /// It does what it is asked, and the segments of its answer are wrong.
+    Garbles(SaGarbled),
 }
 
 /// What is wrong with each record of an answer.

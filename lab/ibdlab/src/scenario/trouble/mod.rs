@@ -16,6 +16,7 @@
 
 mod clone;
 mod event;
+mod garbled;
 mod malformed;
 mod retrains;
 mod strangers;
@@ -31,6 +32,7 @@ pub use event::{
     LinkFaulty, MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo,
     SaDoes, SaLie, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix, Visits,
 };
+pub use garbled::SaGarbled;
 pub use malformed::Malformed;
 pub use retrains::LinkRetrains;
 pub use strangers::{Claim, Strangers};

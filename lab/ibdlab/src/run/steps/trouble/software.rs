@@ -304,8 +304,8 @@ fn what(does: &SaDoes) -> u64 {
         SaDoes::Silent => sa::SILENT,
         SaDoes::LosesAnswer => sa::LOSES_ANSWER,
         SaDoes::Empty => sa::EMPTY,
-        // The latter is refused before a run.
-        SaDoes::Late(_) | SaDoes::Lies(_) => sa::NOTHING,
+        // The latter two are refused before a run.
+        SaDoes::Late(_) | SaDoes::Lies(_) | SaDoes::Garbles(_) => sa::NOTHING,
         SaDoes::Refuses(status) => sa::REFUSES | u64::from(super::subnet::status(*status).0),
     }
 }

@@ -434,6 +434,7 @@ fn action(does: &SaDoes) -> FaultAction {
         SaDoes::Late(ms) => FaultAction::Delay(sm::Nanos::from_millis(*ms)),
         SaDoes::Refuses(refused) => FaultAction::Refuse(status(*refused)),
         SaDoes::Lies(lie) => FaultAction::Lie(told(*lie)),
+        SaDoes::Garbles(garbled) => FaultAction::Garble(garbled.told()),
     }
 }
 
