@@ -1,6 +1,6 @@
 //! What an HCA is and can do (`ibt_hca_attr_t`; section names follow `sys/ib/ibtl/ibtl_types.h`).
 
-use crate::{Arithmetic, Guid, LinkSpeed, LinkWidth, Mtu, Nanos};
+use crate::{Arithmetic, Guid, LinkSpeed, LinkWidth, Mtu, Nanos, Subnet};
 
 /// What arming a CQ does about completions that are already there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -155,6 +155,8 @@ pub struct PortConfig {
     pub gids: u16,
     /// Whether a cable joins it to the switch from the start.
     pub cabled: bool,
+    /// Whose switch it is cabled to.
+    pub subnet: Subnet,
 }
 
 impl PortConfig {
@@ -170,8 +172,19 @@ impl PortConfig {
             pkeys: 64,
             gids: 32,
             cabled: true,
+            subnet: Subnet::default(),
         }
     }
+}
+
+/// What a node is to a subnet manager.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NodeKind {
+    /// An adapter of a host.
+    #[default]
+    ChannelAdapter,
+    /// It passes packets with a GRH on from subnet to subnet, and takes none itself.
+    Router,
 }
 
 /// An HCA to be made.
@@ -179,6 +192,8 @@ impl PortConfig {
 pub struct HcaConfig {
     /// Node GUID, unique in the fabric.
     pub guid: Guid,
+    /// What it is.
+    pub kind: NodeKind,
     /// What the node calls itself (NodeDescription).
     pub description: String,
     /// Capabilities and limits.
@@ -201,6 +216,7 @@ impl HcaConfig {
     pub fn new(guid: Guid, ports: u8) -> Self {
         HcaConfig {
             guid,
+            kind: NodeKind::default(),
             description: format!("hca {guid}"),
             attr: HcaAttr::default(),
             ports: (1..=u64::from(ports)).map(|n| PortConfig::new(Guid(guid.0 + n))).collect(),

@@ -104,7 +104,7 @@ pub enum Reason {
     SenderPkey,
     /// The HCA was removed.
     HcaGone,
-    /// The switch has no port for the destination LID.
+    /// The switch has no port for the destination LID, or a router none for the destination GID.
     NoRoute,
     /// The switch found the variant CRC wrong.
     VcrcAtSwitch,
@@ -134,6 +134,10 @@ pub enum Reason {
     OwnMulticast,
     /// No receive was posted.
     NoReceive,
+    /// A router got a packet that may go no further.
+    HopLimit,
+    /// A router got a packet that does not say which subnet it is for.
+    NoGrh,
 }
 
 impl Reason {
@@ -161,6 +165,8 @@ impl Reason {
             Reason::Stranger => "stranger",
             Reason::OwnMulticast => "own_multicast",
             Reason::NoReceive => "no_receive",
+            Reason::HopLimit => "hop_limit",
+            Reason::NoGrh => "no_grh",
         }
     }
 }

@@ -1,8 +1,8 @@
 //! A software InfiniBand fabric in the shape of an HCA driver.
 //!
 //! What it is: HCAs with ports, protection domains, completion queues, queue pairs of datagrams and of reliable connections, address
-//! handles, memory regions and multicast attachment; a switch with unicast and multicast tables; frames as real bytes (LRH, GRH, BTH,
-//! DETH or AETH, ICRC, VCRC); faults with a seed; a capture tap. What it is not: a subnet manager (that sets LIDs, states and P_Key
+//! handles, memory regions and multicast attachment; a switch with unicast and multicast tables for each subnet; a router between
+//! subnets; frames as real bytes (LRH, GRH, BTH, DETH or AETH, ICRC, VCRC); faults with a seed; a capture tap. What it is not: a subnet manager (that sets LIDs, states and P_Key
 //! tables through [`subnet`]), a verbs library (statuses and contexts of IBTF are `lab-ibtf`'s), or RDMA (nothing but SEND).
 //!
 //! The crate reaches the outside through four traits: [`Dma`] for memory of the loaded modules, [`HcaEvents`] for
@@ -36,6 +36,7 @@ mod qp;
 mod queue;
 mod rc;
 mod recv;
+mod router;
 mod send;
 mod srq;
 pub mod subnet;
@@ -45,7 +46,7 @@ pub mod wire;
 
 pub use ah::{AddressVector, Ah, GlobalRoute};
 pub use arithmetic::Arithmetic;
-pub use attr::{ArmSemantics, HcaAttr, HcaConfig, PortConfig};
+pub use attr::{ArmSemantics, HcaAttr, HcaConfig, NodeKind, PortConfig};
 pub use calls::{Call, Injection};
 pub use cq::{Completion, CompletionKind, CompletionStatus, Cq, CqNum, Moderation, Notify, RecvInfo};
 pub use error::Error;
@@ -62,6 +63,7 @@ pub use port::{PortAttr, PortCounters};
 pub use qp::{Qp, QpAttr, QpSizes, QpState, Signalling, UdConfig};
 pub use queue::{RecvWr, Sge};
 pub use rc::{RcAttr, RcConfig, RcSendWr, ReadyToReceive, ReadyToSend, rnr_time};
+pub use router::Subnet;
 pub use send::{Lso, SendOp, SendWr, UdDest};
 pub use srq::{Srq, SrqNum, SrqSizes};
 pub use switch::{Fabric, WeakFabric};

@@ -2,7 +2,7 @@
 
 use crate::{
     AsyncEvent, FarEnd, Gid, Guid, Lid, LinkSpeed, LinkWidth, Lmc, Mtu, PKey, PhysState, PortChange,
-    PortConfig, PortNum, PortState, Sl,
+    PortConfig, PortNum, PortState, Sl, Subnet,
 };
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -266,6 +266,11 @@ impl Port {
 
     pub(crate) fn far_end(&self) -> Option<&Arc<FarEnd>> {
         self.far.get()
+    }
+
+    /// Whose switch it is cabled to.
+    pub(crate) fn subnet(&self) -> Subnet {
+        self.config.subnet
     }
 
     pub(crate) fn owns_gid(&self, gid: Gid) -> bool {

@@ -7,7 +7,7 @@ use crate::qp::{Effects, ended, flushed};
 use crate::queue::Done;
 use crate::srq::Srq;
 use crate::wire::{AnyPacket, Frame, FrameError, GRH_LEN, Packet};
-use crate::{AsyncEvent, Error, Hca, Pd, PortState, Qp, QpState, Qpn, Reason, RecvWr, offload};
+use crate::{AsyncEvent, Error, Hca, NodeKind, Pd, PortState, Qp, QpState, Qpn, Reason, RecvWr, offload};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -69,6 +69,9 @@ impl Hca {
         port.received.fetch_add(1, Ordering::Relaxed);
         if self.is_gone() {
             return self.refuse(Reason::HcaGone);
+        }
+        if self.config().kind == NodeKind::Router {
+            return self.route(port, frame).and_then(|reason| self.refuse(reason));
         }
         match frame.parse() {
             Ok(AnyPacket::Datagram(packet)) => self.accept(port, &packet, false),

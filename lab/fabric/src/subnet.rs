@@ -3,7 +3,7 @@
 pub use crate::port::{PortSet, Trained};
 
 use crate::port::Port;
-use crate::{Fabric, Guid, Hca, Lid, Lmc, PKey, PortAttr, PortCounters, PortNum};
+use crate::{Fabric, Guid, Hca, Lid, Lmc, NodeKind, PKey, PortAttr, PortCounters, PortNum, Subnet};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -12,6 +12,10 @@ use std::sync::Arc;
 pub struct PortView {
     /// GUID of its node.
     pub node: Guid,
+    /// What its node is.
+    pub kind: NodeKind,
+    /// Whose switch it is cabled to.
+    pub subnet: Subnet,
     /// Description of its node.
     pub description: String,
     /// Number on its node.
@@ -27,11 +31,18 @@ pub struct UnknownPort(pub Guid);
 
 fn view((hca, port): &(Hca, Arc<Port>)) -> PortView {
     let description = hca.config().description.clone();
-    PortView { node: hca.guid(), description, num: port.num, attr: port.attr() }
+    PortView {
+        node: hca.guid(),
+        kind: hca.config().kind,
+        subnet: port.subnet(),
+        description,
+        num: port.num,
+        attr: port.attr(),
+    }
 }
 
 impl Fabric {
-    /// All HCA ports in GUID order, whatever their state.
+    /// All HCA ports of all subnets in GUID order, whatever their state.
     #[must_use]
     pub fn subnet_ports(&self) -> Vec<PortView> {
         let ports: Vec<_> = self.0.switch.lock().ports.values().cloned().collect();
@@ -44,10 +55,16 @@ impl Fabric {
         self.find(guid).ok().as_ref().map(view)
     }
 
-    /// The HCA port that the switch sends packets for a unicast LID to.
+    /// The HCA port that the switch of the first subnet sends packets for a unicast LID to.
     #[must_use]
     pub fn subnet_port_at(&self, lid: Lid) -> Option<PortView> {
-        let guid = *self.0.switch.lock().unicast.get(&lid)?;
+        self.subnet_port_at_in(Subnet::default(), lid)
+    }
+
+    /// The same of another subnet.
+    #[must_use]
+    pub fn subnet_port_at_in(&self, subnet: Subnet, lid: Lid) -> Option<PortView> {
+        let guid = *self.0.switch.lock().unicast.get(&(subnet, lid))?;
         self.subnet_port(guid)
     }
 
@@ -80,7 +97,7 @@ impl Fabric {
         let events = port.program(set);
         if set.lid.is_some() || set.lmc.is_some() {
             let route = port.route();
-            self.route_unicast(guid, route.lid, route.lmc);
+            self.route_unicast(port.subnet(), guid, route.lid, route.lmc);
         }
         for event in events {
             hca.events().async_event(event);
@@ -88,12 +105,12 @@ impl Fabric {
         Ok(())
     }
 
-    fn route_unicast(&self, guid: Guid, lid: Lid, lmc: Lmc) {
+    fn route_unicast(&self, subnet: Subnet, guid: Guid, lid: Lid, lmc: Lmc) {
         let mut switch = self.0.switch.lock();
         switch.unicast.retain(|_, port| *port != guid);
         if lid.is_unicast() {
             for bits in 0..lmc.lids() {
-                switch.unicast.insert(Lid(lid.0 | bits), guid);
+                switch.unicast.insert((subnet, Lid(lid.0 | bits)), guid);
             }
         }
     }
@@ -110,20 +127,25 @@ impl Fabric {
         Ok(())
     }
 
-    /// Which ports hear a multicast LID; no port removes the entry.
+    /// Which ports of the first subnet hear a multicast LID; no port removes the entry.
     pub fn set_multicast_route(&self, mlid: Lid, ports: &BTreeSet<Guid>) {
+        self.set_multicast_route_in(Subnet::default(), mlid, ports);
+    }
+
+    /// The same of another subnet.
+    pub fn set_multicast_route_in(&self, subnet: Subnet, mlid: Lid, ports: &BTreeSet<Guid>) {
         let mut switch = self.0.switch.lock();
         if ports.is_empty() {
-            switch.multicast.remove(&mlid);
+            switch.multicast.remove(&(subnet, mlid));
         } else {
-            switch.multicast.insert(mlid, ports.clone());
+            switch.multicast.insert((subnet, mlid), ports.clone());
         }
     }
 
-    /// Which ports hear a multicast LID now.
+    /// Which ports of the first subnet hear a multicast LID now.
     #[must_use]
     pub fn multicast_route(&self, mlid: Lid) -> BTreeSet<Guid> {
-        self.0.switch.lock().multicast.get(&mlid).cloned().unwrap_or_default()
+        self.0.switch.lock().multicast.get(&(Subnet::default(), mlid)).cloned().unwrap_or_default()
     }
 
     /// Pulls or plugs a port's cable. Down: the state is DOWN, the LID stays. Up: INIT, for the subnet manager to go on.

@@ -4,18 +4,19 @@ use crate::delay::{DelayQueue, Later};
 use crate::fault::{Carried, Faults};
 use crate::groups::SentToGroups;
 use crate::port::Port;
+use crate::router::RoutedGroups;
 use crate::subnet::UnknownPort;
 use crate::wire::{Frame, crc};
 use crate::{
     Clock, Direction, Dma, Drops, Error, Guid, Hca, HcaConfig, HcaEvents, Lid, LinkFaults, Nanos, Pick,
-    PortState, Reason, Tap,
+    PortState, Reason, Subnet, Tap,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use lab_lock::Mutex;
-/// One subnet: a switch, the HCAs around it, the faults of their links. Clones name the same one.
+/// A switch for each subnet, the HCAs around them, the faults of their links, and routers between. Clones name the same one.
 #[derive(Clone)]
 pub struct Fabric(pub(crate) Arc<FabricInner>);
 
@@ -39,7 +40,8 @@ pub(crate) struct FabricInner {
     drops: Mutex<Drops>,
     tap: Mutex<Option<Arc<dyn Tap>>>,
     pub(crate) sent_to_groups: SentToGroups,
-    /// Frames that entered the switch.
+    pub(crate) routed_groups: RoutedGroups,
+    /// Frames that entered a switch.
     switched: AtomicU64,
     /// Management datagrams that captures were shown inbound.
     pub(crate) management_received: AtomicU32,
@@ -49,9 +51,9 @@ pub(crate) struct FabricInner {
 pub(crate) struct Switch {
     pub(crate) ports: BTreeMap<Guid, (Hca, Arc<Port>)>,
     /// Unicast: LID to port GUID.
-    pub(crate) unicast: BTreeMap<Lid, Guid>,
+    pub(crate) unicast: BTreeMap<(Subnet, Lid), Guid>,
     /// Multicast: LID to port GUIDs.
-    pub(crate) multicast: BTreeMap<Lid, BTreeSet<Guid>>,
+    pub(crate) multicast: BTreeMap<(Subnet, Lid), BTreeSet<Guid>>,
 }
 
 impl Switch {
@@ -61,19 +63,20 @@ impl Switch {
             let route = port.route();
             if route.lid.is_unicast() {
                 for bits in 0..route.lmc.lids() {
-                    self.unicast.entry(Lid(route.lid.0 | bits)).or_insert(*guid);
+                    let at = (port.subnet(), Lid(route.lid.0 | bits));
+                    self.unicast.entry(at).or_insert(*guid);
                 }
             }
         }
     }
 
-    fn egress(&self, dlid: Lid, from: Guid) -> Vec<(Hca, Arc<Port>)> {
+    fn egress(&self, subnet: Subnet, dlid: Lid, from: Guid) -> Vec<(Hca, Arc<Port>)> {
         let pick = |guid: &Guid| self.ports.get(guid).cloned();
         if dlid.is_multicast() {
-            let members = self.multicast.get(&dlid);
+            let members = self.multicast.get(&(subnet, dlid));
             members.into_iter().flatten().filter(|&&guid| guid != from).filter_map(pick).collect()
         } else {
-            self.unicast.get(&dlid).and_then(pick).into_iter().collect()
+            self.unicast.get(&(subnet, dlid)).and_then(pick).into_iter().collect()
         }
     }
 }
@@ -90,6 +93,7 @@ impl Fabric {
             drops: Mutex::new(Drops::new()),
             tap: Mutex::new(None),
             sent_to_groups: SentToGroups::default(),
+            routed_groups: RoutedGroups::default(),
             switched: AtomicU64::new(0),
             management_received: AtomicU32::new(0),
         }))
@@ -192,7 +196,7 @@ impl Fabric {
         self.0.drops.lock().clone()
     }
 
-    /// Frames that entered the switch so far.
+    /// Frames that entered a switch so far.
     #[must_use]
     pub fn switched(&self) -> u64 {
         self.0.switched.load(Ordering::Relaxed)
@@ -248,7 +252,7 @@ impl FabricInner {
     fn at_switch(&self, from: &Arc<Port>, frame: &Frame) {
         self.switched.fetch_add(1, Ordering::Relaxed);
         let Some(dlid) = frame.route() else { return self.drop_frame(Reason::VcrcAtSwitch) };
-        let egress = self.switch.lock().egress(dlid, from.guid);
+        let egress = self.switch.lock().egress(from.subnet(), dlid, from.guid);
         // A multicast frame nobody else asked for is where it should be; a unicast one without a route is lost.
         if egress.is_empty() && !dlid.is_multicast() {
             return self.drop_frame(Reason::NoRoute);

@@ -65,7 +65,7 @@ impl RcOpcode {
         !matches!(self, Self::SendFirst | Self::SendMiddle | Self::Acknowledge)
     }
 
-    const fn has_immediate(self) -> bool {
+    pub(super) const fn has_immediate(self) -> bool {
         matches!(self, Self::SendLastImmediate | Self::SendOnlyImmediate)
     }
 }

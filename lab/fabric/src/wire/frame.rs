@@ -3,8 +3,11 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::connected::{RcPacket, is_connected};
-use super::headers::{BTH_LEN, DETH_LEN, FrameError, GRH_LEN, LRH_LEN, Packet, UD_SEND_ONLY};
+use super::connected::{RcOpcode, RcPacket, is_connected};
+use super::headers::{
+    BTH_LEN, DETH_LEN, FrameError, GRH_LEN, Grh, ICRC_LEN, IMMEDIATE_LEN, LRH_LEN, Lrh, Packet, UD_SEND_ONLY,
+    UD_SEND_ONLY_IMMEDIATE, VCRC_LEN, routing_headers,
+};
 use super::{LNH_GRH, crc};
 use crate::Lid;
 
@@ -88,6 +91,38 @@ impl Frame {
     /// The destination LID alone, for a switch that looks no further; `None` if the VCRC is wrong or the frame too short.
     pub(crate) fn route(&self) -> Option<Lid> {
         if self.owed { Packet::route_trusted(&self.bytes) } else { Packet::route(&self.bytes) }
+    }
+
+    /// What a router looks at; the variant CRC is right.
+    pub(crate) fn routing_headers(&self) -> Result<(Lrh, Option<Grh>), FrameError> {
+        routing_headers(&self.bytes, self.owed)
+    }
+
+    /// The frame as a router passes it on. It has a GRH.
+    pub(crate) fn rerouted(&self, dlid: Lid, slid: Lid, hop_limit: u8) -> Self {
+        const HOP_LIMIT: usize = LRH_LEN + 7;
+        let mut bytes = self.bytes.to_vec();
+        bytes[2..4].copy_from_slice(&dlid.0.to_be_bytes());
+        bytes[6..LRH_LEN].copy_from_slice(&slid.0.to_be_bytes());
+        bytes[HOP_LIMIT] = hop_limit;
+        if !self.owed {
+            // The invariant one is about none of these.
+            let end = bytes.len() - VCRC_LEN;
+            let vcrc = crc::vcrc(&bytes[..end]);
+            bytes[end..].copy_from_slice(&vcrc);
+        }
+        Self { bytes: Arc::new(bytes), owed: self.owed }
+    }
+
+    /// Bytes of payload and padding, which is what a link's MTU limits.
+    pub(crate) fn payload_len(&self) -> usize {
+        let opcode = self.opcode().unwrap_or_default();
+        let (transport, immediate) = match RcOpcode::from_wire(opcode) {
+            Some(opcode) => (BTH_LEN, opcode.has_immediate()),
+            None => (BTH_LEN + DETH_LEN, opcode == UD_SEND_ONLY_IMMEDIATE),
+        };
+        let headers = transport + if immediate { IMMEDIATE_LEN } else { 0 };
+        self.transport().map_or(0, |all| all.len().saturating_sub(headers + ICRC_LEN + VCRC_LEN))
     }
 
     /// The frame after the bit flips of `change`, which gets its bytes.

@@ -210,6 +210,14 @@ impl<'a> Packet<'a> {
     }
 }
 
+/// The headers that a router looks at, and no more: of a `trusted` frame the variant CRC is taken for right.
+pub(super) fn routing_headers(frame: &[u8], trusted: bool) -> Result<(Lrh, Option<Grh>), FrameError> {
+    let body = if trusted { without_vcrc(frame)? } else { check_vcrc(frame)? };
+    let (lrh, has_grh) = Lrh::parse(body)?;
+    let grh = if has_grh { Some(Grh::parse(body)?) } else { None };
+    Ok((lrh, grh))
+}
+
 impl Bth {
     /// Twelve bytes; `pad` is how many zeros follow the payload.
     pub(super) fn emit(&self, out: &mut Vec<u8>, opcode: u8, pad: usize, ack_request: bool) {

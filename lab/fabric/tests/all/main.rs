@@ -8,4 +8,5 @@ mod delivery;
 mod faults;
 mod queues;
 mod rig;
+mod routers;
 mod sizes;
