@@ -11,7 +11,7 @@ use crate::mad::Mad;
 use crate::partition::{Membership, Partition, Ports};
 use crate::records::{McMemberRecord, NodeRecord, NodeType, PortInfo, port_capability};
 pub use crate::sa::Endport;
-use crate::sa::{Address, Outgoing, Sa, SaConfig};
+use crate::sa::{Address, Beyond, Outgoing, Sa, SaConfig};
 use crate::types::{Gid, Guid, Lid, LinkWidth, MtuCode, Nanos, PKey, PortState, Sl};
 
 /// What a subnet manager sees of a subnet of one switch, and does to it. A call stands for the management packets a real
@@ -226,6 +226,18 @@ impl Sm {
         let deleted = self.running && self.sa.delete_group(now, mgid);
         self.schedule_routes(now);
         deleted
+    }
+
+    /// Another subnet is behind a router from now on, or none.
+    pub fn set_beyond(&mut self, beyond: Option<Beyond>) {
+        self.sa.set_beyond(beyond);
+    }
+
+    /// The router's port is a member of these groups, and of no other. Whether that has changed anything.
+    pub fn set_routed(&mut self, now: Nanos, router: Guid, wanted: &[McMemberRecord]) -> bool {
+        let changed = self.running && self.sa.set_routed(now, router, wanted);
+        self.schedule_routes(now);
+        changed
     }
 
     /// Does it answer?

@@ -148,7 +148,7 @@ impl Sa {
 
     /// Whether a group may be created under this MGID. One with an IPoIB signature follows the broadcast group of its
     /// partition and scope.
-    fn check_mgid(&self, mask: u64, asked: &McMemberRecord) -> Result<(), Refusal> {
+    pub(super) fn check_mgid(&self, mask: u64, asked: &McMemberRecord) -> Result<(), Refusal> {
         let mgid = asked.mgid;
         require(mgid.is_multicast(), INVALID)?;
         match mgid.signature() {
@@ -178,7 +178,7 @@ impl Sa {
         }
     }
 
-    fn enter(
+    pub(super) fn enter(
         &mut self,
         now: Nanos,
         group: &McMemberRecord,
@@ -215,7 +215,13 @@ impl Sa {
     }
 
     /// Takes join state bits from a port; what remains of it, and the scope it is in.
-    fn depart(&mut self, now: Nanos, mgid: Gid, port: Guid, bits: JoinState) -> Option<(u8, JoinState)> {
+    pub(super) fn depart(
+        &mut self,
+        now: Nanos,
+        mgid: Gid,
+        port: Guid,
+        bits: JoinState,
+    ) -> Option<(u8, JoinState)> {
         let (mlid, p_key) = self.groups.get(mgid).map(|group| (group.record.mlid, group.record.p_key))?;
         let left = self.groups.take(mgid, port, bits)?;
         if left.remaining.is_empty() {

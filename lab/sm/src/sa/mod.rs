@@ -4,6 +4,8 @@
 //! none, ask [`Sa::poll_timeout`] when to call [`Sa::handle_timeout`]. The subnet manager tells it about ports
 //! ([`Sa::set_ports`]) and partitions ([`Sa::configure`]).
 
+mod beyond;
+mod found;
 mod groups;
 mod inform;
 mod mc_member;
@@ -14,16 +16,19 @@ mod service;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::fault::{FaultAction, FaultScript, Garbled, Lie};
+use crate::fault::{FaultAction, FaultScript, Garbled};
 use crate::mad::{Attribute, DATA_LEN, Mad, Method, RmppKind, SaMad, Status};
 use crate::partition::Partition;
-use crate::records::{ClassPortInfo, Notice, Record, Trap, attribute_offset, emit_table};
+use crate::records::{ClassPortInfo, Notice, Record, Trap};
 use crate::rmpp::{Sender, Step, segments};
 use crate::types::{Gid, Guid, JoinState, Lid, Nanos, PKey, QKey, Qpn};
 
+pub use beyond::Beyond;
+use found::Found;
 use groups::Groups;
 pub use groups::{Ever, Kept};
 use inform::Subscription;
+use path::Query;
 pub use port::Endport;
 use service::Service;
 
@@ -106,43 +111,6 @@ impl From<Status> for Refusal {
     }
 }
 
-/// The records a request is answered with.
-#[derive(Debug, PartialEq, Eq)]
-struct Found {
-    attribute_offset: u16,
-    count: usize,
-    data: Vec<u8>,
-}
-
-impl Found {
-    fn records<R: Record>(records: &[R]) -> Self {
-        Self { attribute_offset: attribute_offset::<R>(), count: records.len(), data: emit_table(records) }
-    }
-
-    /// Bytes of each record: the offset is in units of eight, and a record alone may come without.
-    fn record_len(&self) -> usize {
-        match usize::from(self.attribute_offset) * 8 {
-            0 => self.data.len().max(1),
-            len => len,
-        }
-    }
-
-    fn told(self, attribute: Attribute, lie: Lie, other: Lid) -> Self {
-        let data = lie.told(attribute, &self.data, self.record_len(), other);
-        Self { data, ..self }
-    }
-
-    fn overwritten(mut self, at: usize, bytes: &[u8]) -> Self {
-        let len = self.record_len();
-        for record in self.data.chunks_mut(len) {
-            if let Some(place) = record.get_mut(at..at + bytes.len()) {
-                place.copy_from_slice(bytes);
-            }
-        }
-        self
-    }
-}
-
 type Verdict = Result<Found, Refusal>;
 
 /// Who may hear of an event.
@@ -160,6 +128,7 @@ pub struct Sa {
     issuer: (Lid, Gid),
     in_service: bool,
     ports: BTreeMap<Guid, Endport>,
+    beyond: Option<Beyond>,
     groups: Groups,
     subscriptions: Vec<Subscription>,
     services: Vec<Service>,
@@ -185,6 +154,7 @@ impl Sa {
             issuer: (Lid::NONE, Gid::ZERO),
             in_service: false,
             ports: BTreeMap::new(),
+            beyond: None,
             subscriptions: Vec::new(),
             services: Vec::new(),
             transfers: BTreeMap::new(),

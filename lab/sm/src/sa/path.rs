@@ -7,8 +7,8 @@ use crate::records::{McMemberRecord, PathRecord, path_mask as mask};
 use crate::types::{Bound, Gid, Guid, Lid, MtuCode, PKey, RateCode, Selector, Sl};
 
 /// A request for paths, as far as every pair of ports shares it.
-struct Query<'a> {
-    asked: &'a PathRecord,
+pub(super) struct Query<'a> {
+    pub asked: &'a PathRecord,
     mask: u64,
     /// At most this many paths per pair of ports.
     limit: usize,
@@ -31,7 +31,7 @@ struct Params {
 }
 
 impl Sa {
-    /// `Get` and `GetTable(PathRecord)`. Ports nobody knows and GIDs of another subnet give no paths, which is not an error.
+    /// `Get` and `GetTable(PathRecord)`. Ports nobody knows, and GIDs of another subnet that no router leads to, give no paths, which is not an error.
     pub(super) fn paths(&self, requester: Guid, mad: &SaMad) -> Verdict {
         let asked: PathRecord = record_of(mad)?;
         let limit = match mad.method {
@@ -52,8 +52,13 @@ impl Sa {
             return Ok(Found::records(&path.into_iter().collect::<Vec<_>>()));
         }
         let sources = self.ends(&query, (mask::SGID, asked.sgid), (mask::SLID, asked.slid))?;
-        let destinations = self.ends(&query, (mask::DGID, asked.dgid), (mask::DLID, asked.dlid))?;
         let requester = self.ports.get(&requester);
+        if let Some(requester) = requester.filter(|_| query.given(mask::DGID) && self.is_beyond(asked.dgid)) {
+            let paths = sources.iter().flat_map(|source| self.path_beyond(&query, source, requester));
+            let most = if mad.method == Method::GET { 1 } else { usize::MAX };
+            return Ok(Found::records(&paths.take(most).collect::<Vec<_>>()));
+        }
+        let destinations = self.ends(&query, (mask::DGID, asked.dgid), (mask::DLID, asked.dlid))?;
         let mut paths = Vec::new();
         for destination in &destinations {
             for source in &sources {
@@ -95,7 +100,12 @@ impl Sa {
     }
 
     /// The paths of one pair of ports: as many as the ends have LIDs in common order, then the remaining combinations.
-    fn between(&self, query: &Query<'_>, source: &Endport, destination: &Endport) -> Vec<PathRecord> {
+    pub(super) fn between(
+        &self,
+        query: &Query<'_>,
+        source: &Endport,
+        destination: &Endport,
+    ) -> Vec<PathRecord> {
         let Some(params) = self.params(query, source, destination) else { return Vec::new() };
         let reversible = self.params(query, destination, source).is_some();
         if query.given(mask::REVERSIBLE) && query.asked.reversible && !reversible {
@@ -201,7 +211,7 @@ impl Sa {
 const INVALID: Status = Status::REQ_INVALID;
 
 /// The requester learns of a path only if it shares a partition with both ends.
-fn may_meet(requester: &Endport, source: &Endport, destination: &Endport) -> bool {
+pub(super) fn may_meet(requester: &Endport, source: &Endport, destination: &Endport) -> bool {
     requester.is_reachable_from(source)
         && requester.is_reachable_from(destination)
         && source.is_reachable_from(destination)

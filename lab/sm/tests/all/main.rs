@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beyond;
 mod joins;
 mod life;
 mod paths;
