@@ -9,6 +9,7 @@ use lab_world::{Plan, World, shipped_conf};
 use serde_spanned::Spanned;
 use sm::fault::FaultAction;
 use sm::partition::{GroupParams, Membership, Ports};
+use sm::sa::SaConfig;
 use sm::{Fault, MtuCode, Partition, SmConfig};
 
 use crate::objects::Objects;
@@ -19,6 +20,14 @@ use crate::scenario::{self, HostSpec, PartitionSpec, Scenario, Speed, Step};
 const IBSIM_MTU: u32 = 2048;
 /// Node GUIDs of the hosts' adapters count up from here; a port's is its node's plus one.
 const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
+/// From its start until a subnet manager first looks around.
+const FIRST_LOOK: Nanos = Nanos::from_millis(1);
+/// Prefix of the second subnet.
+const SECOND_PREFIX: u64 = 0xfec0_0000_0000_0002;
+/// Switch of the second subnet, where its manager is.
+const SECOND_SM: sm::Guid = sm::Guid(0x0002_c902_0000_0002);
+/// Node GUID of the router between the two; its ports count up from it.
+pub(crate) const ROUTER: fabric::Guid = fabric::Guid(0x0002_c902_0000_0010);
 
 /// The hosts of a scenario on their fabric, without modules and without a subnet manager. On a thread of the machine.
 ///
@@ -28,7 +37,9 @@ const FIRST_GUID: u64 = 0x0002_c903_0000_1000;
 pub fn hosts(machine: &Machine, scenario: &Scenario, objects: &Objects, seed: u64) -> Result<World> {
     let mut world = World::new(machine, seed);
     for (n, spec) in (0..).zip(&scenario.host) {
-        world.add_host(plan(scenario, spec.get_ref(), n, objects)?)?;
+        let host = world.add_host(plan(scenario, spec.get_ref(), n, objects)?)?;
+        let asks = scenario.fabric.router.as_ref().is_some_and(|router| router.paths);
+        lab_ibtf::set_paths_beyond(&host.kernel, asks);
     }
     Ok(world)
 }
@@ -64,6 +75,7 @@ fn adapter(scenario: &Scenario, spec: &HostSpec, n: u16) -> HcaConfig {
         port.width = LinkWidth::of_lanes(*spec.width.get_ref()).unwrap_or(port.width);
         port.cabled = !spec.unplugged.iter().any(|unplugged| *unplugged.get_ref() == number);
         port.speed = speed_of(spec.speed);
+        port.subnet = fabric::Subnet(spec.subnet.get_ref() - 1);
     }
     config
 }
@@ -81,11 +93,18 @@ pub fn start_sm(infiniband: &InfiniBand, scenario: &Scenario, sm: SmKind) -> Res
         return Ok(None);
     }
     let config = SmConfig { partitions, lmc: scenario.fabric.lmc, ..SmConfig::default() };
-    let sm = infiniband.start_sm(config, Nanos::from_millis(1));
+    let sms = match &scenario.fabric.router {
+        None => vec![infiniband.start_sm(config, FIRST_LOOK)],
+        Some(_) => {
+            let second = SmConfig { guid: SECOND_SM, ..config.clone() };
+            let sa = SaConfig { prefix: SECOND_PREFIX, ..second.sa.clone() };
+            infiniband.start_two_sms([config, SmConfig { sa, ..second }], ROUTER, FIRST_LOOK)?.to_vec()
+        }
+    };
     let delay = sm::Nanos::from_millis(scenario.fabric.sa_delay_ms);
     let habit = (delay.0 > 0).then(|| Fault::always(FaultAction::Delay(delay)));
     if let Some(habit) = habit {
-        sm.faults(|script| script.push(habit));
+        sms.iter().for_each(|sm| sm.faults(|script| script.push(habit)));
     }
     Ok(habit)
 }
@@ -96,6 +115,9 @@ fn within_opensm(scenario: &Scenario) -> Result<()> {
     let later = scenario.step.iter().any(
         |step| matches!(step.get_ref(), Step::MembershipChanges(change) if change.to == scenario::Membership::Both),
     );
+    if scenario.fabric.router.is_some() {
+        bail!("OpenSM manages one subnet, and the fabric has a router to a second one");
+    }
     if both || later {
         bail!(
             "OpenSM that allows ports both P_Keys of a partition lets no port with the full one alone into a group"

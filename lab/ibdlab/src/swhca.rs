@@ -66,6 +66,10 @@ pub fn check(scenario: &Scenario) -> Result<()> {
         );
     }
     ensure!(
+        scenario.fabric.router.is_none(),
+        "--hca swhca: its ports are in one subnet, and the scenario has a router"
+    );
+    ensure!(
         scenario.fabric.lmc == 0,
         "--hca swhca: its ports have one LID each, and the scenario asks for `lmc = {}`",
         scenario.fabric.lmc

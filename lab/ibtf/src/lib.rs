@@ -101,6 +101,12 @@ pub fn groups_of(host: &Kernel, port: fabric::Guid) -> Result<Vec<saa::GroupMemb
     ibcm::Ibcm::of(host).groups_of(port)
 }
 
+/// Whether a host's `ibcm` asks the administrator for the way to a port whose GID has another prefix than the source. That of illumos does not
+/// (`ibcm_get_single_pathrec`): it says that there is no path. One that does shows what a driver makes of a path through a router.
+pub fn set_paths_beyond(host: &Kernel, asks: bool) {
+    ibcm::Ibcm::of(host).set_paths_beyond(asks);
+}
+
 /// The connections of a host's communication manager, counted.
 pub fn connected(host: &Kernel) -> Connected {
     ibcm::Ibcm::of(host).connected()

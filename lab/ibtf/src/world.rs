@@ -6,10 +6,10 @@ use crate::dma::HostDma;
 use crate::ibcm::Ibcm;
 use crate::ibtl::{self, Device, HostEvents, Ibtl, Opaque};
 use crate::nexus;
-use crate::saa::{EmbeddedSm, Manager, OpenSmManager, SubnetError, SubnetManager};
+use crate::saa::{Between, EmbeddedSm, Manager, OpenSmManager, Side, SubnetError, SubnetManager, Subnets};
 use fabric::capture::ErfPcapng;
 use fabric::subnet::{PortView, Trained};
-use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, PhysState, WeakFabric};
+use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, PhysState, Subnet, WeakFabric};
 use fakekernel::{Ctx, HostMutex, Kernel, Machine, Nanos, WaitQueue};
 use sm::{Partition, SmConfig};
 use std::fs::File;
@@ -142,6 +142,36 @@ impl InfiniBand {
         sm
     }
 
+    /// Starts an embedded subnet manager for each of two subnets, the first two, and plugs a router of this node GUID in between. Hosts reach
+    /// that of their ports' subnet from now on.
+    ///
+    /// # Errors
+    /// [`fabric::Error::InvalidParam`] for GUIDs that are zero or taken.
+    pub fn start_two_sms(
+        &self,
+        configs: [SmConfig; 2],
+        router: Guid,
+        delay: Nanos,
+    ) -> Result<[Arc<EmbeddedSm>; 2], fabric::Error> {
+        let subnets = [Subnet(0), Subnet(1)];
+        let fabric = &self.0.fabric;
+        let router = fabric.add_router(HcaConfig::router(router, &subnets))?;
+        let ports: Vec<Guid> = router.config().ports.iter().map(|port| port.guid).collect();
+        let mut started = subnets.into_iter().zip(configs).map(|(subnet, config)| {
+            EmbeddedSm::start_in(&self.0.service, fabric.clone(), subnet, config, delay)
+        });
+        let (Some(first), Some(second)) = (started.next(), started.next()) else {
+            return Err(fabric::Error::InvalidParam);
+        };
+        let side =
+            |sm: &Arc<EmbeddedSm>, port: Guid| Side { subnet: sm.manages(), port, sm: Arc::downgrade(sm) };
+        let between = Between::new(fabric, [side(&first, ports[0]), side(&second, ports[1])]);
+        let sms = [first, second];
+        sms.iter().for_each(|sm| sm.join(&between));
+        self.manage(Manager::Subnets(Arc::new(Subnets { fabric: fabric.clone(), sms: sms.to_vec() })));
+        Ok(sms)
+    }
+
     /// Starts a real OpenSM for the adapters that are there now; waits until it has brought every port up. Hosts reach it from
     /// now on. Only in a live machine.
     ///
@@ -185,12 +215,19 @@ impl InfiniBand {
         self.0.manager.lock().as_ref().map(Manager::any)
     }
 
-    /// The subnet manager, if it is the embedded one: only that can be told to do things wrong.
+    /// The subnet manager, if it is the embedded one: only that can be told to do things wrong. Of several subnets that of the first.
     #[must_use]
     pub fn sm(&self) -> Option<Arc<EmbeddedSm>> {
+        self.sms().into_iter().next()
+    }
+
+    /// The embedded managers of all subnets.
+    #[must_use]
+    pub fn sms(&self) -> Vec<Arc<EmbeddedSm>> {
         match &*self.0.manager.lock() {
-            Some(Manager::Embedded(sm)) => Some(sm.clone()),
-            _ => None,
+            Some(Manager::Embedded(sm)) => vec![sm.clone()],
+            Some(Manager::Subnets(subnets)) => subnets.sms.clone(),
+            _ => Vec::new(),
         }
     }
 

@@ -37,15 +37,15 @@ impl GroupRecords {
         if sent.is_empty() {
             return None;
         }
-        match infiniband.sm() {
+        match infiniband.sms() {
             // What it said that was not so, its packets have.
-            Some(sm) if sm.inspect(|sm| sm.sa().has_lied()) => None,
-            Some(sm) => {
-                let records = sm.change(sm::Sm::group_records);
+            sms if sms.iter().any(|sm| sm.inspect(|sm| sm.sa().has_lied())) => None,
+            sms if !sms.is_empty() => {
+                let records: Vec<_> = sms.iter().flat_map(|sm| sm.change(sm::Sm::group_records)).collect();
                 sent.iter().find_map(|headers| misfit(headers, &records))
             }
             // A real one is asked for members alone: its configuration says what groups have.
-            None => {
+            _ => {
                 let of = |headers: &GroupHeaders| self.partitions.get(&headers.p_key.base());
                 let fits = |headers: &GroupHeaders| of(headers).is_none_or(|record| alike(headers, record));
                 let wrong = sent.iter().find(|headers| !fits(headers))?;

@@ -31,6 +31,10 @@ pub struct HostRun {
     pub senders: usize,
     /// Its link opens connections.
     pub connected: bool,
+    /// Whose switch its adapter is cabled to, from 1.
+    pub subnet: u8,
+    /// Hosts with the same reach one another; see [`Scenario::link_of`].
+    pub reach: (u16, u8),
     /// The scope of its link's groups.
     pub scope: u8,
     /// Why its port cannot be in its broadcast group, and its link stays down.
@@ -63,6 +67,8 @@ impl HostRun {
                 .get("ibd_tx_rings")
                 .map_or(1, |rings| usize::try_from(*rings).unwrap_or(1).max(1)),
             connected: spec.is_connected(),
+            subnet: *spec.subnet.get_ref(),
+            reach: scenario.link_of(spec),
             scope: scenario.group_scope(spec),
             misfit: scenario.misfit(spec),
             tun: spec.tun,

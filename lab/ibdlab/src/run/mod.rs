@@ -287,6 +287,7 @@ impl Step {
             Step::Multicast(_) => "multicast",
             Step::Turns(_) => "turns",
             Step::Flap(_) => "flap",
+            Step::RouterAway(_) => "router-away",
             Step::Idle(_) => "idle",
             Step::Eavesdrop(_) => "eavesdrop",
             Step::SmRestart(_) => "sm-restart",

@@ -226,20 +226,20 @@ impl World {
         }
     }
 
-    /// The hosts that can reach each other, link by link: those of one partition that are present.
+    /// The hosts that can reach each other, link by link: those of one partition, and of one subnet unless a router joins them, that are present.
     pub fn links(&self) -> Vec<Vec<&HostRun>> {
-        let mut links: BTreeMap<u16, Vec<&HostRun>> = BTreeMap::new();
+        let mut links: BTreeMap<(u16, u8), Vec<&HostRun>> = BTreeMap::new();
         for host in self.present() {
-            links.entry(host.partition()).or_default().push(host);
+            links.entry(host.reach).or_default().push(host);
         }
         links.into_values().collect()
     }
 
     /// The hosts that `host` can reach; none if it is not present itself.
     pub fn peers(&self, host: &HostRun) -> impl Iterator<Item = &HostRun> {
-        let (name, partition, present) = (host.name.clone(), host.partition(), host.is_present());
+        let (name, reach, present) = (host.name.clone(), host.reach, host.is_present());
         let others = self.present().filter(move |other| other.name != name && present);
-        others.filter(move |other| other.partition() == partition)
+        others.filter(move |other| other.reach == reach)
     }
 
     /// Each host with each that it can reach.
@@ -285,6 +285,7 @@ impl World {
             Step::Multicast(multicast) => steps::multicast(self, multicast),
             Step::Turns(turns) => steps::turns(self, turns),
             Step::Flap(flap) => steps::flap(self, flap),
+            Step::RouterAway(away) => steps::router_away(self, away),
             Step::Idle(idle) => steps::idle(idle),
             Step::Eavesdrop(step) => steps::eavesdrop(self, step),
             Step::SmRestart(step) => steps::sm_restart(self, step),

@@ -19,6 +19,13 @@ pub struct HostSpec {
     /// `ibd`: a link per P_Key node; `ibp`: a port instance with a partition created on it.
     #[serde(default)]
     pub driver: Driver,
+    /// Whose switch all its ports are cabled to: 1, or 2 behind the fabric's router.
+    #[serde(
+        default = "first_subnet",
+        skip_serializing_if = "is_first_subnet",
+        deserialize_with = "range::subnet"
+    )]
+    pub subnet: Spanned<u8>,
     /// The P_Key of the host's link.
     #[serde(default = "default_pkey", deserialize_with = "range::pkey")]
     pub pkey: Spanned<u16>,
@@ -147,6 +154,14 @@ fn default_addresses() -> Spanned<Vec<Cidr>> {
 
 fn no_addresses(addresses: &Spanned<Vec<Cidr>>) -> bool {
     addresses.get_ref().is_empty()
+}
+
+fn first_subnet() -> Spanned<u8> {
+    Spanned::new(0..0, 1)
+}
+
+fn is_first_subnet(subnet: &Spanned<u8>) -> bool {
+    *subnet.get_ref() == 1
 }
 
 fn default_ports() -> Spanned<u8> {

@@ -13,6 +13,7 @@ mod property;
 mod range;
 #[cfg(test)]
 mod refusals;
+mod router;
 mod schedule;
 mod size;
 pub mod trouble;
@@ -29,6 +30,7 @@ pub(crate) use load::line_of;
 pub use load::{ScenarioError, load, parse};
 pub use partition::{Misfit, PartitionSpec};
 pub use property::PropertyText;
+pub use router::{RouterAwayStep, RouterSpec};
 pub use schedule::{DecisionText, PrioritySchedule, RandomSchedule, Schedule, TurnSchedule};
 pub use size::ByteSize;
 pub use trouble::TroubleStep;
@@ -76,6 +78,9 @@ pub struct FabricSpec {
     /// What the hosts' links are on; `--hca` overrides it. `ibdlab up` has the lab's own adapters only.
     #[serde(skip_serializing_if = "HcaKind::is_model")]
     pub hca: HcaKind,
+    /// A second subnet is behind a router.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub router: Option<RouterSpec>,
 }
 
 /// What happens, in order. A step that does not end well ends the run.
@@ -95,6 +100,7 @@ pub enum Step {
     /// Each host of each link in turn says something to a group that all others join for it and then leave, without a pause.
     Turns(TurnsStep),
     Flap(FlapStep),
+    RouterAway(RouterAwayStep),
     /// Nothing is done for a time: what waits, renews or expires does so.
     Idle(IdleStep),
     /// A third host in promiscuous mode hears a group it has not joined; afterwards it does not.
@@ -406,6 +412,7 @@ impl Default for FabricSpec {
             lmc: 0,
             keeps_srqs: false,
             hca: HcaKind::Model,
+            router: None,
         }
     }
 }

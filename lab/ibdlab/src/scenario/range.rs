@@ -96,6 +96,7 @@ ranges! {
     scope: "scope" of "partition", 2, 14;
     /// 15 bits and that of membership.
     pkey: "pkey" of "partition, host, group-changes", 1, 0xffff, hexadecimal;
+    subnet: "subnet" of "host", 1, 2;
     /// The GUIDs of the ports come behind it.
     guid: "guid" of "host", 1, u64::MAX - 8, hexadecimal;
     /// Two is what hardware has, more shows what software assumes.
@@ -119,6 +120,7 @@ ranges! {
     sizes: "sizes" of "ping", 0, 65_507;
     down_ms: "down_ms" of "flap", 1, RUN_MS;
     sm_away_ms: "away_ms" of "sm-restart", 0, RUN_MS;
+    router_away_ms: "away_ms" of "router-away", 1, RUN_MS;
     pkey_away_ms: "away_ms" of "pkey-moves", 1, RUN_MS;
     at_most: "at_most" of "fault-points", 0, MILLION;
     stall_one_in: "one_in" of "stalls of trouble", 1, MILLION;

@@ -19,6 +19,7 @@ mod tests;
 mod units;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use fabric::{Gid, ManagementPeer, PortAttr, PortChange, PortState};
@@ -49,6 +50,8 @@ pub(crate) struct Ibcm {
     accesses: Accesses,
     joins: Joins,
     paths: HostMutex<PathCache>,
+    /// See [`crate::set_paths_beyond`].
+    paths_beyond: AtomicBool,
     services: Services,
     connections: Connections,
 }
@@ -96,6 +99,7 @@ impl Ibcm {
             accesses: Accesses::new(),
             joins: Joins::default(),
             paths: HostMutex::new(PathCache::default()),
+            paths_beyond: AtomicBool::new(false),
             services: Services::new(),
             connections: Connections::new(),
         })
@@ -113,6 +117,16 @@ impl Ibcm {
         for session in former.values() {
             session.end();
         }
+    }
+
+    /// See [`crate::set_paths_beyond`].
+    pub(crate) fn set_paths_beyond(&self, asks: bool) {
+        self.paths_beyond.store(asks, Ordering::Relaxed);
+    }
+
+    /// Whether the administrator is asked for the way to a GID of another subnet.
+    fn asks_beyond(&self) -> bool {
+        self.paths_beyond.load(Ordering::Relaxed)
     }
 
     /// How the host's ports reach subnet administration, if they do.

@@ -252,7 +252,8 @@ impl Ibcm {
         paths: usize,
     ) -> Result<Vec<Path>, ibt_status_t> {
         let sgid = source.gid();
-        if !destination.gid.is_multicast() && destination.gid.prefix != sgid.prefix {
+        let is_elsewhere = !destination.gid.is_multicast() && destination.gid.prefix != sgid.prefix;
+        if is_elsewhere && !self.asks_beyond() {
             return Ok(Vec::new());
         }
         let request = wanted.request(sgid, destination.gid, paths);

@@ -1,26 +1,31 @@
 //! The embedded subnet manager as a part of a machine: one thread that lets it sweep, answer and route.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
-use fabric::Fabric;
+use fabric::{Fabric, Subnet};
 use fakekernel::{Ctx, HostMutex, Kernel, Nanos, WaitQueue};
-use sm::sa::{Address, Outgoing};
+use sm::records::McMemberRecord;
+use sm::sa::{Address, Beyond, Outgoing};
 use sm::{
     Arrival, FaultScript, Inbound, Inbounds, Lid, Mad, PKey, Partition, Qpn, Refused, SaTransport, Sl, Sm,
     SmAddress, SmConfig,
 };
 
 use super::linked;
+use super::router::Between;
 use super::shown::{show_received, show_sent};
 use super::subnet::FabricSubnet;
 
-/// A fabric's subnet manager and administrator, without anything to install. Clones of the `Arc` are the same manager.
+/// The subnet manager and administrator of a fabric's subnet, without anything to install. Clones of the `Arc` are the same manager.
 ///
 /// It learns of links from [`set_cable`](Self::set_cable) and [`set_port_enabled`](Self::set_port_enabled), or from whoever
 /// changed them and says so with [`links_changed`](Self::links_changed).
 pub struct EmbeddedSm {
     fabric: Fabric,
+    subnet: Subnet,
+    /// What this subnet and the one behind a router know of one another.
+    between: OnceLock<Arc<Between>>,
     machine: fakekernel::Machine,
     state: HostMutex<State>,
     work: WaitQueue,
@@ -40,9 +45,20 @@ struct State {
 }
 
 impl EmbeddedSm {
-    /// Starts a manager for `fabric`. Its thread belongs to `host`, which need have no adapter. The first sweep comes
+    /// Starts a manager for the first subnet of `fabric`. Its thread belongs to `host`, which need have no adapter. The first sweep comes
     /// `delay` after the start.
     pub fn start(host: &Kernel, fabric: Fabric, config: SmConfig, delay: Nanos) -> Arc<Self> {
+        Self::start_in(host, fabric, Subnet::default(), config, delay)
+    }
+
+    /// The same for another subnet.
+    pub fn start_in(
+        host: &Kernel,
+        fabric: Fabric,
+        subnet: Subnet,
+        config: SmConfig,
+        delay: Nanos,
+    ) -> Arc<Self> {
         let machine = host.machine().clone();
         let state = State {
             sm: Sm::new(config),
@@ -53,6 +69,8 @@ impl EmbeddedSm {
         };
         let this = Arc::new(Self {
             fabric,
+            subnet,
+            between: OnceLock::new(),
             machine,
             state: HostMutex::new(state),
             work: WaitQueue::new("subnet manager: MADs, links and timers"),
@@ -149,12 +167,41 @@ impl EmbeddedSm {
     }
 
     fn subnet(&self) -> FabricSubnet {
-        FabricSubnet(self.fabric.clone())
+        FabricSubnet(self.fabric.clone(), self.subnet)
+    }
+
+    /// Whose manager it is.
+    pub(crate) const fn manages(&self) -> Subnet {
+        self.subnet
+    }
+
+    /// The subnet is joined to another one, for good.
+    pub(crate) fn join(&self, between: &Arc<Between>) {
+        self.between.get_or_init(|| between.clone());
+    }
+
+    /// What is behind the router that has `port` here, and which groups are heard there. Whether there is more to do now.
+    pub(super) fn learn(&self, port: sm::Guid, beyond: Option<(Beyond, &[McMemberRecord])>) -> bool {
+        let (beyond, heard) = beyond.unzip();
+        let now = self.now();
+        let mut state = self.state.lock();
+        if state.sm.sa().beyond() != beyond.as_ref() {
+            state.sm.set_beyond(beyond);
+        }
+        state.sm.set_routed(now, port, heard)
+    }
+
+    /// Has the manager's thread look for what to do.
+    pub(super) fn wake(&self) {
+        self.work.wake_all();
     }
 
     fn run(&self) {
         loop {
             let (sends, due) = self.work_off();
+            if let Some(between) = self.between.get() {
+                between.tell();
+            }
             for (port, inbounds, arrival) in &sends {
                 show_received(&self.fabric, *port, arrival);
                 for inbound in inbounds {
@@ -186,7 +233,7 @@ impl EmbeddedSm {
             state.sm.poll_timeout().map_or(Nanos::NEVER, |due| Nanos(due.0))
         };
         let parcel = |(lid, arrival): (Lid, Arrival)| {
-            let port = linked(self.fabric.subnet_port_at(lid))?.attr.guid;
+            let port = linked(self.fabric.subnet_port_at_in(self.subnet, lid))?.attr.guid;
             Some((port, state.inbound.of(port), arrival))
         };
         (arrivals.into_iter().filter_map(parcel).collect(), due)

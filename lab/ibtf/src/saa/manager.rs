@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sm::partition::Partition;
 use sm::{Gid, Guid, Lid, SaTransport};
 
-use super::EmbeddedSm;
+use super::{EmbeddedSm, Subnets};
 
 /// A multicast group as the subnet administrator has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +130,7 @@ impl SubnetManager for EmbeddedSm {
 #[derive(Clone)]
 pub(crate) enum Manager {
     Embedded(Arc<EmbeddedSm>),
+    Subnets(Arc<Subnets>),
     Other(Arc<dyn SubnetManager>),
 }
 
@@ -137,6 +138,7 @@ impl Manager {
     pub fn any(&self) -> Arc<dyn SubnetManager> {
         match self {
             Self::Embedded(sm) => sm.clone(),
+            Self::Subnets(subnets) => subnets.clone(),
             Self::Other(sm) => sm.clone(),
         }
     }

@@ -4,15 +4,19 @@
 mod embedded;
 mod manager;
 mod opensm;
+mod router;
 mod session;
 mod shown;
 mod subnet;
+mod subnets;
 
 pub use embedded::EmbeddedSm;
 pub(crate) use manager::Manager;
 pub use manager::{GroupMembers, SubnetError, SubnetManager};
 pub use opensm::OpenSmManager;
+pub(crate) use router::{Between, Side};
 pub(crate) use session::{Listener, PortId, Request, SaError, Session, administrator, port_id};
+pub(crate) use subnets::Subnets;
 
 use std::sync::Arc;
 

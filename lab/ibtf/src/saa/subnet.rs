@@ -1,17 +1,17 @@
-//! The software fabric as a subnet manager sees it.
+//! A subnet of the software fabric as its manager sees it.
 
 use fabric::subnet::{PortSet, PortView};
-use fabric::{Fabric, Lmc, Mtu, PhysState, PortState};
+use fabric::{Fabric, Lmc, Mtu, NodeKind, PhysState, PortState};
 use sm::records::{NodeRecord, NodeType, PortInfo};
 use sm::{Endport, PortSettings, Subnet};
 
 /// The switch and the ports on it.
-pub(super) struct FabricSubnet(pub Fabric);
+pub(super) struct FabricSubnet(pub Fabric, pub fabric::Subnet);
 
 impl Subnet for FabricSubnet {
     fn endports(&mut self) -> Vec<Endport> {
         let ports = self.0.subnet_ports();
-        let linked = ports.iter().filter(|port| port.attr.phys == PhysState::LinkUp);
+        let linked = ports.iter().filter(|port| port.attr.phys == PhysState::LinkUp && port.subnet == self.1);
         linked.map(|port| endport(port, &ports)).collect()
     }
 
@@ -45,20 +45,22 @@ impl Subnet for FabricSubnet {
 
     fn set_multicast_route(&mut self, mlid: sm::Lid, ports: &[sm::Guid]) {
         let ports = ports.iter().filter_map(|port| self.reached(*port)).collect();
-        self.0.set_multicast_route(mlid, &ports);
+        self.0.set_multicast_route_in(self.1, mlid, &ports);
     }
 }
 
 impl FabricSubnet {
     /// The ports that say they have this GUID.
     fn claimants(&self, guid: sm::Guid) -> impl Iterator<Item = PortView> {
-        self.0.subnet_ports().into_iter().filter(move |port| port.attr.claimed() == guid)
+        let subnet = self.1;
+        let is = move |port: &PortView| port.subnet == subnet && port.attr.claimed() == guid;
+        self.0.subnet_ports().into_iter().filter(is)
     }
 
     /// Of the ports of this GUID, that which the switch sends packets for their LID to: a subnet manager has one port of a GUID.
     fn reached(&self, guid: sm::Guid) -> Option<sm::Guid> {
         let first = self.claimants(guid).next()?.attr;
-        let at_lid = self.0.subnet_port_at(first.lid).filter(|port| port.attr.claimed() == guid);
+        let at_lid = self.0.subnet_port_at_in(self.1, first.lid).filter(|port| port.attr.claimed() == guid);
         Some(at_lid.map_or(first.guid, |port| port.attr.guid))
     }
 }
@@ -79,7 +81,10 @@ fn endport(port: &PortView, all: &[PortView]) -> Endport {
     let attr = &port.attr;
     let node = NodeRecord {
         lid: attr.lid,
-        node_type: NodeType::ChannelAdapter,
+        node_type: match port.kind {
+            NodeKind::ChannelAdapter => NodeType::ChannelAdapter,
+            NodeKind::Router => NodeType::Router,
+        },
         num_ports: u8::try_from(ports_of_node).unwrap_or(u8::MAX),
         system_image_guid: port.node,
         node_guid: port.node,

@@ -1,7 +1,7 @@
 //! The other side of a router: what the administrator of one subnet knows of another one.
 //!
 //! In a real fabric the routers' own management makes two subnets known to one another, which the architecture leaves to their makers. Here
-//! the owner of both subnets does ([`Sa::set_beyond`], [`Sa::set_routed`]), by what each administrator says of itself.
+//! the owner of both subnets does ([`crate::Sm::set_beyond`], [`crate::Sm::set_routed`]), by what each administrator says of itself.
 
 use std::collections::BTreeMap;
 
@@ -56,35 +56,48 @@ impl Sa {
         heard.map(|group| group.record).collect()
     }
 
-    /// Has the router's port as a member in these groups, as far as it may be, and in no other. Whether that has changed anything.
-    pub(crate) fn set_routed(&mut self, now: Nanos, router: Guid, wanted: &[McMemberRecord]) -> bool {
+    /// Has the router's port in the groups that are `heard_there`, as a full member, in those that are heard here by others, to send to, and in
+    /// no other. Whether that has changed anything. Nothing is `heard_there` and here while the router leads nowhere: `None`.
+    pub(crate) fn set_routed(
+        &mut self,
+        now: Nanos,
+        router: Guid,
+        heard_there: Option<&[McMemberRecord]>,
+    ) -> bool {
+        let mut wanted = BTreeMap::new();
+        if let Some(heard_there) = heard_there {
+            let here = self.groups_heard_beside(router);
+            wanted.extend(here.into_iter().map(|record| (record.mgid, (record, JoinState::SEND_ONLY_NON))));
+            wanted.extend(heard_there.iter().map(|record| (record.mgid, (*record, JoinState::FULL))));
+        }
         let mut changed = false;
         for mgid in self.groups.of_port(router) {
-            if !wanted.iter().any(|record| record.mgid == mgid) {
-                self.depart(now, mgid, router, JoinState::truncating(0xf));
+            let state = wanted.get(&mgid).map_or(JoinState::NONE, |(_, state)| *state);
+            let more = self.router_is(mgid, router).without(state);
+            if !more.is_empty() {
+                self.depart(now, mgid, router, more);
                 changed = true;
             }
         }
-        for record in wanted {
-            let is_member =
-                self.groups.get(record.mgid).is_some_and(|group| group.members.contains_key(&router));
-            changed |= !is_member && self.join_router(now, router, record);
+        for (mgid, (record, state)) in wanted {
+            let is = self.router_is(mgid, router).contains(state);
+            changed |= !is && self.join_router(now, router, &McMemberRecord { join_state: state, ..record });
         }
         changed
     }
 
-    /// As a full member, in a group like that of the other subnet if there is none.
+    fn router_is(&self, mgid: Gid, router: Guid) -> JoinState {
+        let member = self.groups.get(mgid).and_then(|group| group.members.get(&router));
+        member.map_or(JoinState::NONE, |member| member.join_state)
+    }
+
+    /// In the join state of the record, in a group like that of the other subnet if there is none.
     fn join_router(&mut self, now: Nanos, router: Guid, there: &McMemberRecord) -> bool {
         let Some(port) = self.ports.get(&router) else { return false };
         let may = port.holds(there.p_key)
             && port.mtu().0 >= there.mtu.value
             && port.rate().cmp_speed(crate::RateCode(there.rate.value)).is_ge();
-        let asked = McMemberRecord {
-            port_gid: port.gid(self.config.prefix),
-            join_state: JoinState::FULL,
-            proxy_join: false,
-            ..*there
-        };
+        let asked = McMemberRecord { port_gid: port.gid(self.config.prefix), proxy_join: false, ..*there };
         if !may {
             return false;
         }

@@ -85,12 +85,18 @@ fn joins(world: &mut World, prefix: u64, join_state: JoinState) {
 /// What the owner of both subnets does.
 fn tell(from: &World, to: &mut World, (router, far): (Guid, Guid)) -> bool {
     let heard = from.sm.sa().groups_heard_beside(far);
-    to.sm.set_routed(to.now, router, &heard)
+    to.sm.set_routed(to.now, router, Some(&heard))
 }
 
 fn members(world: &World) -> Vec<Guid> {
     let mut groups = world.sm.sa().groups();
     groups.find(|(record, _)| record.mgid == group()).map(|(_, members)| members).unwrap_or_default()
+}
+
+/// What the router's port is in the group.
+fn router_is(world: &World, router: Guid) -> Option<JoinState> {
+    let mut all = world.sm.sa().memberships();
+    all.find(|(mgid, port, _)| *mgid == group() && *port == router).map(|(.., state)| state)
 }
 
 #[test]
@@ -100,16 +106,36 @@ fn a_router_joins_for_who_hears_a_group_on_its_other_side() {
     assert!(tell(&there, &mut here, (C, B)));
     assert_eq!(members(&here), [C], "the group is made where nobody is in it");
     assert!(!tell(&there, &mut here, (C, B)), "once");
-    assert!(!tell(&here, &mut there, (B, C)), "who only passes on hears nothing");
+    assert!(tell(&here, &mut there, (B, C)));
+    assert_eq!(
+        (router_is(&here, C), router_is(&there, B)),
+        (Some(JoinState::FULL), Some(JoinState::SEND_ONLY_NON))
+    );
     // A sender is no reason for packets to come.
     joins(&mut here, Gid::DEFAULT_PREFIX, JoinState::SEND_ONLY_NON);
     assert!(!tell(&here, &mut there, (B, C)));
-    here.run(Nanos::from_millis(10));
-    let mlid = here.sm.group_records().iter().find(|record| record.mgid == group()).unwrap().mlid;
-    assert_eq!(here.subnet.routes[&mlid], [A, C]);
+    for world in [&mut here, &mut there] {
+        world.run(Nanos::from_millis(10));
+        let mlid = world.sm.group_records().iter().find(|record| record.mgid == group()).unwrap().mlid;
+        assert_eq!(world.subnet.routes[&mlid].len(), 2, "the host and the router");
+    }
     there.unplug(A);
     assert!(tell(&there, &mut here, (C, B)));
     assert_eq!(members(&here), [], "with its last member the group goes");
+}
+
+#[test]
+fn a_router_hears_what_its_other_side_hears_no_longer_and_sends_on() {
+    let (mut here, mut there) = two();
+    joins(&mut there, PREFIX, JoinState::FULL);
+    joins(&mut here, Gid::DEFAULT_PREFIX, JoinState::FULL);
+    tell(&there, &mut here, (C, B));
+    assert_eq!(router_is(&here, C), Some(JoinState::FULL));
+    there.unplug(A);
+    assert!(tell(&there, &mut here, (C, B)));
+    assert_eq!(router_is(&here, C), Some(JoinState::SEND_ONLY_NON));
+    assert!(here.sm.set_routed(here.now, C, None), "it leads nowhere");
+    assert_eq!(members(&here), [A]);
 }
 
 #[test]

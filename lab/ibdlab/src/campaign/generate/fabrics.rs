@@ -172,6 +172,7 @@ impl Generator<'_> {
             guid: None,
             ports: at(ports),
             unplugged,
+            subnet: at(1),
             speed: Speed::Ddr,
             width: at(4),
             mtu: None,

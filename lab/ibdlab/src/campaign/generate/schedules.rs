@@ -171,6 +171,7 @@ impl Generator<'_> {
             guid: None,
             ports: at(1),
             unplugged: Vec::new(),
+            subnet: at(1),
             speed: Speed::Ddr,
             width: at(4),
             mtu: None,

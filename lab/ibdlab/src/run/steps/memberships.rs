@@ -61,7 +61,7 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
 pub fn left_to_the_sa(world: &World) -> BTreeSet<(u64, sm::Gid)> {
     let untold = world.hosts.iter().flat_map(|host| lab_ibtf::untold_leaves(&host.kernel));
     let mut left: BTreeSet<_> = untold.map(|(mgid, port)| (port.guid, mgid)).collect();
-    if let Some(sm) = world.infiniband.sm() {
+    for sm in world.infiniband.sms() {
         sm.inspect(|sm| {
             let kept = sm.sa().kept_by_faults().filter(|(.., by)| by.denied || by.refusals >= LEAVES_TRIED);
             left.extend(kept.map(|(mgid, port, _)| (port.0, mgid)));

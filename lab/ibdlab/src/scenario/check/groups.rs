@@ -34,8 +34,10 @@ pub fn check(
     }
     let first = known_host(scenario, names[0])?;
     for name in &names[1..] {
-        if partition(known_host(scenario, name)?) != partition(first) {
-            let message = format!("`{}` and `{name}` are in different partitions", first.name);
+        let other = known_host(scenario, name)?;
+        if scenario.hearing(other) != scenario.hearing(first) {
+            let what = if partition(other) == partition(first) { "subnets" } else { "partitions" };
+            let message = format!("`{}` and `{name}` are in different {what}", first.name);
             return fault(group, message);
         }
     }

@@ -6,6 +6,7 @@ mod groups;
 mod hosts;
 mod outside;
 mod partitions;
+mod router;
 mod steps;
 mod trouble;
 
@@ -28,6 +29,7 @@ pub fn check(scenario: &Scenario) -> Checked {
     check_mtu(&scenario.fabric.mtu)?;
     partitions::check(scenario)?;
     hosts::check(scenario)?;
+    router::check(scenario)?;
     steps::check(scenario)
 }
 

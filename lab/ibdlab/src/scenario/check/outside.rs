@@ -51,6 +51,7 @@ fn named(step: &Step) -> Vec<&Spanned<String>> {
         | Step::MembershipChanges(_)
         | Step::Turns(_)
         | Step::Link(_)
+        | Step::RouterAway(_)
         | Step::Idle(_)
         | Step::Memberships(_)
         | Step::Attach(_)

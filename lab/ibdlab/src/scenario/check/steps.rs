@@ -74,6 +74,7 @@ fn check_step(scenario: &Scenario, spanned: &Spanned<Step>) -> Checked {
         | Step::Up(_)
         | Step::Resolve(_)
         | Step::Counts(_)
+        | Step::RouterAway(_)
         | Step::Unload(_) => Ok(()),
     }
 }
@@ -105,8 +106,9 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
     let Some(host) = owner(scenario, sender, *to.get_ref()) else {
         return fault(to, format!("no host has the address {to}"));
     };
-    if partition(sender) != partition(host) {
-        let message = format!("{to} is an address of `{}`, in another partition than `{from}`", host.name);
+    if scenario.link_of(sender) != scenario.link_of(host) {
+        let where_else = if partition(sender) == partition(host) { "subnet" } else { "partition" };
+        let message = format!("{to} is an address of `{}`, in another {where_else} than `{from}`", host.name);
         return fault(to, message);
     }
     if !groups::has_family(sender, *to.get_ref()) {
