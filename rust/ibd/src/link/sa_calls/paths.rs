@@ -25,18 +25,28 @@ const NOT_ASKED: Duration = Duration::from_secs(30);
 fn path(shared: &Shared, from: Gid, to: Gid) -> Result<PathInfo, Status> {
     // The adapter itself is let go of before the wait: whoever removes it does not wait for the SA.
     let client = shared.hardware().map(|(hca, _)| hca.client().clone()).ok_or(Status::HCA_INVALID)?;
-    let path = client.path(&PathRequest {
+    let found = client.path(&PathRequest {
         sgid: ibtf_gid(from),
         dgid: ibtf_gid(to),
         pkey: Some(shared.pkey.get()),
         ..Default::default()
-    })?;
+    });
+    if from.prefix != to.prefix && matches!(found, Err(Status::PATH_RECORDS_NOT_FOUND)) {
+        other_subnet(shared, to);
+    }
+    let path = found?;
     // ibcm takes the first record, whichever port it is about. Of one port the SA may name another prefix than was asked for.
     if path.address.dgid.guid == to.guid {
         Ok(path)
     } else {
         Err(other_port(shared, to, gid(path.address.dgid)))
     }
+}
+
+/// ibcm does not ask the SA for a path to another prefix (`ibcm_get_single_pathrec`), so the SA is not to blame.
+#[inline(never)]
+fn other_subnet(shared: &Shared, to: Gid) {
+    log!(note, shared.name, "no path to {to:?}: IBTF finds none to another InfiniBand subnet");
 }
 
 #[inline(never)]
