@@ -8,7 +8,10 @@ use std::sync::{Arc, Mutex};
 use anyhow::{Result, ensure};
 use fabric::wire::Packet;
 use fabric::{Direction, Gid, Guid, Nanos, Reason, Tap};
+use ibdlab::campaign::Search;
 use ibdlab::desk::rehearsal::{Rehearsal, rehearse};
+use ibdlab::report::SmKind;
+use ibdlab::run::run;
 use ibdlab::scenario::{RouterSpec, Scenario, load};
 
 fn scenario() -> Scenario {
@@ -30,7 +33,8 @@ fn hosts_of_two_subnets_talk_through_a_router() {
 }
 
 /// The line that a driver's log has about a neighbour of another subnet.
-const LINE: &str = "no path to fec0000000000002:0002c90300001021: IBTF finds none to another InfiniBand subnet";
+const LINE: &str =
+    "no path to fec0000000000002:0002c90300001021: IBTF finds none to another InfiniBand subnet";
 
 /// illumos's `ibcm` asks the SA for no path to another prefix (`ibcm_get_single_pathrec`): a neighbour behind the router answers ARP, which comes by
 /// multicast, and is not reached. Before the mend nothing said why: the counter's text blamed the SA, which was not asked.
@@ -81,6 +85,22 @@ fn packets_through_a_router_have_the_hops_that_the_sa_says() {
         ensure!(local > 0, "carol is reached without a GRH");
         Ok(())
     });
+}
+
+/// Random fabrics, some of which have a router.
+#[test]
+fn random_fabrics_of_two_subnets_end_well() {
+    let fabrics = (0..rig::some_of(2_000)).map(|index| Search::Fabrics(SmKind::Embedded).scenario(1, index));
+    let mut with_a_router = 0;
+    for scenario in fabrics.filter(|scenario| scenario.fabric.router.is_some()) {
+        with_a_router += 1;
+        let name = scenario.name.clone();
+        let report =
+            run(scenario, rig::options(1), |_| {}).unwrap_or_else(|error| panic!("{name}: {error:#}"));
+        let failed = report.steps.iter().find(|step| !step.ok);
+        assert!(failed.is_none(), "{name}: {failed:?}");
+    }
+    assert!(with_a_router > 3, "{with_a_router}");
 }
 
 /// A unicast frame at a port.

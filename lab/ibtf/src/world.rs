@@ -9,7 +9,7 @@ use crate::nexus;
 use crate::saa::{Between, EmbeddedSm, Manager, OpenSmManager, Side, SubnetError, SubnetManager, Subnets};
 use fabric::capture::ErfPcapng;
 use fabric::subnet::{PortView, Trained};
-use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, PhysState, Subnet, WeakFabric};
+use fabric::{Clock, Fabric, Guid, Hca, HcaConfig, LinkSpeed, PhysState, Subnet, WeakFabric};
 use fakekernel::{Ctx, HostMutex, Kernel, Machine, Nanos, WaitQueue};
 use sm::{Partition, SmConfig};
 use std::fs::File;
@@ -155,7 +155,10 @@ impl InfiniBand {
     ) -> Result<[Arc<EmbeddedSm>; 2], fabric::Error> {
         let subnets = [Subnet(0), Subnet(1)];
         let fabric = &self.0.fabric;
-        let router = fabric.add_router(HcaConfig::router(router, &subnets))?;
+        let mut router = HcaConfig::router(router, &subnets);
+        // It is no slower than any host's.
+        router.ports.iter_mut().for_each(|port| port.speed = LinkSpeed::Ndr);
+        let router = fabric.add_router(router)?;
         let ports: Vec<Guid> = router.config().ports.iter().map(|port| port.guid).collect();
         let mut started = subnets.into_iter().zip(configs).map(|(subnet, config)| {
             EmbeddedSm::start_in(&self.0.service, fabric.clone(), subnet, config, delay)

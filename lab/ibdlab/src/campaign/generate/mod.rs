@@ -19,6 +19,7 @@ mod partitions;
 mod patience;
 mod readers;
 mod retrains;
+mod routers;
 mod schedules;
 mod seldom;
 mod software;
@@ -83,6 +84,9 @@ impl Search {
             }
             Self::Fabrics(sm) => {
                 let mut scenario = fabrics::generate(seed, index, sm);
+                if sm == SmKind::Embedded {
+                    routers::put(&mut scenario, seed, index);
+                }
                 if sm == SmKind::Embedded {
                     readers::put(&mut scenario, seed, index);
                     retrains::put(&mut scenario, seed, index);
