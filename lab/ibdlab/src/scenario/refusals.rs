@@ -401,3 +401,24 @@ fn a_step_whose_family_a_host_lacks_is_refused() {
         assert_eq!(error, expected);
     }
 }
+
+#[test]
+fn a_second_subnet_needs_a_router_and_its_hosts_need_paths() {
+    const SECOND: &str = "name = \"b\"\nsubnet = 2";
+    check(&[
+        ("name = \"b\"", SECOND, "11: `b` is in another subnet, and `[fabric.router]` leads to none"),
+        (PING, "router-away = { away_ms = 1 }", "12: there is no `[fabric.router]` to go"),
+        ("mtu = 2048", "router = {}\nmtu = 2048\nrouters = 2", "5: unknown field `routers`"),
+    ]);
+    let two = |partition: &str, router: &str| {
+        let text = GOOD.replacen("mtu = 2048", &format!("router = {{ {router} }}"), 1);
+        let text = text.replacen("pkey = 0xffff", partition, 1).replacen("name = \"b\"", SECOND, 1);
+        parse(Path::new("s"), &text).map(drop).map_err(|error| error.to_string())
+    };
+    let site = "pkey = 0xffff\nscope = 5";
+    assert_eq!(two(site, "paths = true"), Ok(()));
+    for (partition, router) in [(site, ""), ("pkey = 0xffff", "paths = true")] {
+        let refused = two(partition, router).expect_err("alone in its subnet");
+        assert!(refused.contains("10.0.0.2 is an address of `b`, in another subnet than `a`"), "{refused}");
+    }
+}
