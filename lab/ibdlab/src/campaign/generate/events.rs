@@ -241,9 +241,9 @@ impl Generator<'_> {
         }
     }
 
-    /// As many as a driver can stand that asks the SA about each of those whom it has to ask about, or far more of the others.
+    /// Each sender of some floods could cost a question: a driver that asks about all of them asks too often.
     fn flood(&mut self, to: String, claim: Claim) -> Event {
-        let per_second = if claim == Claim::AbsentPorts { 100 } else { self.pick(&[100, 1_000, 10_000]) };
+        let per_second = self.pick(&[100, 1_000, 10_000]);
         Event::Strangers(Strangers { host: at(to), claim, per_second, for_ms: self.short_ms() })
     }
 

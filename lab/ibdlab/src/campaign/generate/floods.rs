@@ -15,8 +15,6 @@ const ONE_IN: u32 = 8;
 /// Each of these could cost a question: in a second many times what a host may ask the SA.
 const PER_SECOND: u32 = 10_000;
 const FOR_MS: u64 = 300;
-/// Where senders claim to be that a driver need not ask about.
-const CLAIMS: [Claim; 4] = [Claim::Groups, Claim::ForeignGroups, Claim::Broadcast, Claim::QueuePairs];
 
 /// One host of some schedules is flooded, from the beginning of its first timeline, which is long enough for that.
 pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
@@ -26,7 +24,7 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
         return;
     }
     let host = scenario.host[rng.random_range(0..scenario.host.len())].get_ref().name.get_ref().clone();
-    let claim = CLAIMS[rng.random_range(0..CLAIMS.len())];
+    let claim = Claim::ALL[rng.random_range(0..Claim::ALL.len())];
     let flood = Strangers { host: at(host), claim, per_second: PER_SECOND, for_ms: FOR_MS };
     let troubles = scenario.step.iter_mut().filter_map(|step| match step.get_mut() {
         Step::Trouble(trouble) => Some(trouble),

@@ -7,6 +7,7 @@ mod addresses;
 mod calls;
 mod hand;
 mod happened;
+mod kept;
 mod paths;
 mod readers;
 mod senders;
@@ -39,7 +40,7 @@ use happened::Notes;
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
 pub use tally::Place;
-use tally::{Tally, most_curious, questions_of_groups};
+use tally::{Tally, most_curious, questions_for_strangers, questions_of_groups};
 
 /// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
 /// come on top.
@@ -106,7 +107,9 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     scene.in_vain().iter().for_each(|event| notes.take_back(*event));
     let happened = notes.all();
     let (host, questions) = most_curious(&calls);
-    let most = QUESTIONS * (1 + lasted.0.div_ceil(Nanos::from_secs(1).0)) + questions_of_groups(step, host);
+    let seconds = lasted.0.div_ceil(Nanos::from_secs(1).0);
+    let most =
+        QUESTIONS * (1 + seconds) + questions_of_groups(step, host) + questions_for_strangers(step, host);
     ensure!(
         questions <= most,
         "{host} asked the SA {questions} times in {lasted}, and {most} times is the most"
@@ -121,6 +124,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let most = CLOSE + stalled;
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     check_memory(step, &told)?;
+    kept::check(world, step, seconds)?;
     let connections = if world.hosts.iter().any(|host| host.connected) { CONNECTIONS } else { Nanos(0) };
     let most = DELETE + stalled + visits(step) + connections;
     ensure!(slowest_delete <= most, "deleting a link took {slowest_delete}, and {most} is the most");

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::hand::Hand;
 use crate::reached::hash;
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::Event;
+use crate::scenario::trouble::{Claim, Event};
 
 /// Calls by function.
 pub type Calls = BTreeMap<String, u64>;
@@ -93,6 +93,21 @@ pub fn questions_of_groups(step: &TroubleStep, host: &str) -> u64 {
     (2 * groups * (1 + others)) as u64
 }
 
+/// Questions for answers to strangers that a link may ask at once, and then in each second.
+const FOR_STRANGERS: u64 = 200;
+
+/// The most that a host may ask beside that for strangers at ports that nobody has: each time that a link is made anew it may ask as much
+/// as the first one.
+pub fn questions_for_strangers(step: &TroubleStep, host: &str) -> u64 {
+    let is_of_host = |event: &Event| event.host().is_some_and(|named| named.get_ref() == host);
+    let events = || step.event.iter().map(|timed| &timed.event).filter(|event| is_of_host(event));
+    let is_flood =
+        |event: &Event| matches!(event, Event::Strangers(flood) if flood.claim == Claim::AbsentPorts);
+    let makes_anew =
+        |event: &&Event| matches!(event, Event::Load(_) | Event::HcaAdded(_) | Event::PartCreated(_));
+    if events().any(is_flood) { FOR_STRANGERS * (1 + events().filter(makes_anew).count() as u64) } else { 0 }
+}
+
 fn since(mut now: Calls, before: &Calls) -> Calls {
     for (function, times) in before {
         if let Some(calls) = now.get_mut(function) {
@@ -107,7 +122,7 @@ fn since(mut now: Calls, before: &Calls) -> Calls {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::{Calls, Place, most_curious, questions_of_groups};
+    use super::{Calls, Place, most_curious, questions_for_strangers, questions_of_groups};
     use crate::scenario::TroubleStep;
 
     #[test]
@@ -149,5 +164,18 @@ mod tests {
         assert_eq!((questions_of_groups(&step, "bob"), questions_of_groups(&step, "alice")), (80, 0));
         let step: TroubleStep = toml::from_str(&(quiet + &event("registrations-lost").repeat(4))).unwrap();
         assert_eq!((questions_of_groups(&step, "bob"), questions_of_groups(&step, "alice")), (400, 0));
+    }
+
+    #[test]
+    fn each_link_that_is_made_anew_may_ask_about_strangers_again() {
+        let quiet = "within_ms = 1\nsettle_ms = 1\necho_every_us = 1\n";
+        let flood = "[[event]]\nat_us = 0\n[event.strangers]\nhost = \"bob\"\nclaim = \"absent-ports\"\nper_second = 1\nfor_ms = 1\n";
+        let load = "[[event]]\nat_us = 0\n[event.load]\nhost = \"bob\"\n";
+        let most = |text: &str, host: &str| {
+            let step: TroubleStep = toml::from_str(&(quiet.to_owned() + text)).expect("a timeline");
+            questions_for_strangers(&step, host)
+        };
+        assert_eq!(most(&(flood.to_owned() + load + load), "bob"), 600);
+        assert_eq!((most(&(flood.to_owned() + load), "alice"), most(load, "bob")), (0, 0));
     }
 }
