@@ -7,6 +7,7 @@
 mod children;
 mod clones;
 mod connections;
+mod credits;
 mod demand;
 mod events;
 mod fabric_steps;
@@ -78,6 +79,7 @@ impl Search {
                     retrains::put(&mut scenario, seed, index);
                     clones::put(&mut scenario, seed, index);
                     garbled::put(&mut scenario, seed, index);
+                    credits::put(&mut scenario, seed, index);
                     scenario
                 };
                 strategies::interleave(patience::give(scenario), seed, index)
