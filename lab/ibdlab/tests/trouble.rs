@@ -39,6 +39,12 @@ fn a_queue_is_lent_to_no_link_while_it_is_freed() {
     all_is_well_again("kept-while-removed.toml", 20);
 }
 
+/// What an administrator asks for takes as long as the shortage. A driver that does not wait refuses it at once.
+#[test]
+fn memory_short_for_seconds_is_waited_for_and_packets_go_on() {
+    all_is_well_again("memory-short.toml", 50);
+}
+
 #[test]
 fn a_link_that_opens_while_the_sa_is_silent_comes_up_when_it_speaks() {
     all_is_well_again("sa-silent.toml", 50);

@@ -13,6 +13,8 @@ pub struct Injector {
     points: FxHashMap<FaultKind, Point>,
     /// Plans for one host's calls alone, each counted on its own.
     watched: Vec<(Watch, Point)>,
+    /// Whose kernel memory is short now; each as often as it was begun.
+    short: Vec<Shortage>,
     rng: ChaCha8Rng,
 }
 
@@ -33,6 +35,21 @@ pub struct Watch {
     pub kind: FaultKind,
 }
 
+/// For whom there is no kernel memory: what does not wait for memory fails, and what waits goes on when the shortage is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shortage {
+    /// The calls of this host.
+    pub host: String,
+    /// Only those of this module.
+    pub module: Option<String>,
+}
+
+impl Shortage {
+    fn meets(&self, host: &str, module: &str) -> bool {
+        self.host == host && self.module.as_deref().is_none_or(|only| only == module)
+    }
+}
+
 impl Watch {
     fn sees(&self, host: &str, module: &str, kind: FaultKind) -> bool {
         self.kind == kind && self.host == host && self.module.as_deref().is_none_or(|only| only == module)
@@ -42,7 +59,12 @@ impl Watch {
 impl Injector {
     pub(crate) fn new(faults: Faults, seed: u64) -> Self {
         let points = faults.0.into_iter().map(|(kind, plan)| (kind, Point { plan, reached: 0 })).collect();
-        Self { points, watched: Vec::new(), rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6661_756c_7400_0000) }
+        Self {
+            points,
+            watched: Vec::new(),
+            short: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed ^ 0x6661_756c_7400_0000),
+        }
     }
 
     pub(crate) fn set(&mut self, kind: FaultKind, plan: FaultPlan) {
@@ -65,10 +87,27 @@ impl Injector {
         Some(self.watched.remove(at).1.reached)
     }
 
+    /// Begins a shortage.
+    pub fn run_short(&mut self, shortage: Shortage) {
+        self.short.push(shortage);
+    }
+
+    /// Ends a shortage once; whether there was one.
+    pub fn end_shortage(&mut self, shortage: &Shortage) -> bool {
+        let at = self.short.iter().position(|known| known == shortage);
+        at.map(|at| self.short.swap_remove(at)).is_some()
+    }
+
+    /// Whether there is no memory for a module of a host now.
+    pub fn is_short(&self, host: &str, module: &str) -> bool {
+        self.short.iter().any(|shortage| shortage.meets(host, module))
+    }
+
     /// Whether a call of that kind, which a module of a host makes now, shall fail.
     pub fn fails(&mut self, kind: FaultKind, host: &str, module: &str) -> bool {
+        let is_short = FaultKind::MEMORY.contains(&kind) && self.is_short(host, module);
         let rng = &mut self.rng;
-        let mut fails = self.points.entry(kind).or_default().fails(rng);
+        let mut fails = is_short | self.points.entry(kind).or_default().fails(rng);
         for (_, point) in self.watched.iter_mut().filter(|(watch, _)| watch.sees(host, module, kind)) {
             fails |= point.fails(rng);
         }
@@ -92,7 +131,7 @@ impl Point {
 
 #[cfg(test)]
 mod tests {
-    use super::{Injector, Watch};
+    use super::{Injector, Shortage, Watch};
     use crate::config::{FaultKind, FaultPlan, Faults};
 
     #[test]
@@ -124,5 +163,19 @@ mod tests {
         assert_eq!(failed, [false, true, true, false]);
         assert_eq!(injector.unwatch(&watch), Some(4));
         assert_eq!(injector.unwatch(&watch), None);
+    }
+
+    #[test]
+    fn a_shortage_fails_calls_for_memory_until_each_has_ended() {
+        let mut injector = Injector::new(Faults::default(), 1);
+        let shortage = Shortage { host: "bob".into(), module: Some("ibd".into()) };
+        injector.run_short(shortage.clone());
+        injector.run_short(shortage.clone());
+        assert!((0..3).all(|_| injector.fails(FaultKind::KMEM, "bob", "ibd")));
+        assert!(!injector.fails(FaultKind::DDI, "bob", "ibd"), "not made of memory alone");
+        assert!(!injector.fails(FaultKind::KMEM, "bob", "mac_ib") && !injector.is_short("alice", "ibd"));
+        assert!(injector.end_shortage(&shortage) && injector.fails(FaultKind::DUPB, "bob", "ibd"));
+        assert!(injector.end_shortage(&shortage) && !injector.fails(FaultKind::DUPB, "bob", "ibd"));
+        assert!(!injector.end_shortage(&shortage));
     }
 }

@@ -58,7 +58,7 @@ pub use halt::{Fault, Frame, Halt, Hang, KernelPanic, ThreadDump, Violation};
 pub use held::{Held, HeldKind, SeenLocks, driver_locks};
 pub use host_mutex::{HostGuard, HostMutex, abort_saying, assert_none_held};
 pub use hosts::{Hosts, Work};
-pub use inject::{Injector, Watch};
+pub use inject::{Injector, Shortage, Watch};
 pub use kthread::KThread;
 pub use machine::{Machine, OutsideWaker, Shared};
 pub use moment::Moment;

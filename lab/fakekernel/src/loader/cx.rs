@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use sim::current::{self, Call};
-use sim::{Contexts, Ctx, FaultKind, Frame, Halt, KernelPanic, Rule, Severity, Thread, Violation};
+use sim::{Contexts, Ctx, FaultKind, Frame, Halt, KernelPanic, Nanos, Rule, Severity, Thread, Violation};
 
 use crate::loader::backtrace;
 use crate::loader::gate::Import;
@@ -13,6 +13,10 @@ use crate::loader::kernel::Kernel;
 use crate::loader::kernels::kernel_of;
 use crate::loader::module::Module;
 use crate::loader::resources::Resource;
+
+/// How soon a call that waits for memory looks again, at first and at last.
+const SHORTEST_WAIT: Nanos = Nanos::from_millis(1);
+const LONGEST_WAIT: Nanos = Nanos::from_millis(100);
 
 /// The call being served on this thread. Take it in the first line of an implementation: a call the implementation makes into a
 /// module, and that module's calls back, replace it.
@@ -269,6 +273,21 @@ impl Cx {
             self.thread.0.local().injected = Some(self.call().to_owned());
         }
         fails
+    }
+
+    /// This call waits for kernel memory (`KM_SLEEP`): it is held as long as there is none for its module. **May block.**
+    pub fn wait_for_memory(&self) {
+        self.may_block();
+        if !self.checks() {
+            return;
+        }
+        let host = self.try_kernel().map_or("", Kernel::name);
+        let is_short = || self.thread.machine().0.injector.lock().is_short(host, self.module_name());
+        let mut pause = SHORTEST_WAIT;
+        while is_short() {
+            sim::thread::sleep(pause);
+            pause = Nanos((pause.0 * 2).min(LONGEST_WAIT.0));
+        }
     }
 
     fn host_name(&self) -> String {

@@ -128,7 +128,7 @@ fn find(cx: &Cx, handle: *mut c_void) -> Option<Arc<Taskq>> {
 fn dispatch(cx: &Cx, handle: *mut c_void, task: task_func_t, arg: *mut c_void, flags: c_uint) -> bool {
     let Some(task) = task else { cx.panic("taskq_dispatch: no function") };
     if flags & TQ_NOSLEEP == 0 {
-        cx.may_block();
+        cx.wait_for_memory();
     } else if cx.fault(FaultKind::TASKQ) {
         return false;
     }

@@ -135,6 +135,7 @@ fn lasts_ms(event: &Event) -> Option<u64> {
         Event::LinkRetrains(link) => Some(link.for_ms),
         Event::SendsHang(on) | Event::NoCredits(on) => Some(on.for_ms),
         Event::Strangers(strangers) => Some(strangers.for_ms),
+        Event::MemoryShort(short) => Some(short.for_ms),
         Event::InterruptsLate(late) | Event::CommandsSlow(late) => Some(late.for_ms),
         _ => None,
     }

@@ -131,7 +131,7 @@ ranges! {
     at_us: "at_us" of "trouble's events", 0, RUN_US;
     pass: "pass" of "a call that trouble's events wait for", 1, u32::MAX as u64;
     holds_us: "holds_us" of "a call that trouble's events wait for", 0, RUN_US;
-    for_ms: "for_ms" of "link, switch-reboot, sa, interrupts-late, commands-slow, sends-hang, no-credits, strangers, link-visited, link-retrains", 0, RUN_MS;
+    for_ms: "for_ms" of "link, switch-reboot, sa, interrupts-late, commands-slow, sends-hang, no-credits, strangers, link-visited, memory-short, link-retrains", 0, RUN_MS;
     per_second: "per_second" of "strangers", 1, 100_000;
     visits_every_us: "every_us" of "link-visited", 1, RUN_US;
     number: "number" of "one-qp-breaks", 0, 255;

@@ -159,7 +159,7 @@ unsafe extern "C" fn kmem_cache_alloc(cache: *mut kmem_cache_t, flags: c_int) ->
     let Some(cache) = find(&cx, &genunix, cache) else { return ptr::null_mut() };
     let sleep = flags & KM_NOSLEEP == 0;
     if sleep {
-        cx.may_block();
+        cx.wait_for_memory();
     } else if cx.fault(FaultKind::KMEM) {
         return ptr::null_mut();
     }

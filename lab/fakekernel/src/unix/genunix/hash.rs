@@ -225,7 +225,7 @@ unsafe extern "C" fn mod_hash_create_extended(
 ) -> *mut mod_hash_t {
     let cx = cx();
     if flags & KM_NOSLEEP == 0 {
-        cx.may_block();
+        cx.wait_for_memory();
     } else if cx.fault(FaultKind::KMEM) {
         return ptr::null_mut();
     }

@@ -316,7 +316,7 @@ fn allocate(size: usize, flags: c_int, fill: Fill) -> *mut c_void {
     }
     cx.check(size <= ABSURD, Rule::AbsurdArgument, || format!("{size} bytes asked for"));
     if flags & KM_NOSLEEP == 0 {
-        cx.may_block();
+        cx.wait_for_memory();
     } else if cx.fault(FaultKind::KMEM) {
         return ptr::null_mut();
     }

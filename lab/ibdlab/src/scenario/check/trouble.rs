@@ -1,10 +1,11 @@
 //! Timelines: events of known hosts, within the time, that can happen.
 
 use fabric::LinkWidth;
+use serde_spanned::Spanned;
 
 use super::{Checked, check_host, check_mtu, fault, groups, known_host};
 use crate::scenario::trouble::{
-    AllocationFails, Delayed, Event, HcaClone, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent,
+    Delayed, Event, HcaClone, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent,
 };
 use crate::scenario::{Scenario, TroubleStep};
 
@@ -32,7 +33,8 @@ fn check_event(scenario: &Scenario, step: &TroubleStep, timed: &TimedEvent) -> C
         Event::LinkRetrains(link) => check_training(scenario, link),
         Event::HcaCloned(clone) => check_clone(scenario, clone),
         Event::PropertySet(set) => check_property(set),
-        Event::AllocationFails(fails) => check_module(scenario, fails),
+        Event::AllocationFails(fails) => check_module(scenario, &fails.host, fails.module.as_ref()),
+        Event::MemoryShort(short) => check_module(scenario, &short.host, short.module.as_ref()),
         Event::RawPacket(packet) => check_bytes(packet),
         _ => Ok(()),
     }
@@ -79,13 +81,15 @@ fn check_property(set: &PropertyTo) -> Checked {
     fault(&set.host, format!("`{}` is no private property: its name begins with `_`", set.name))
 }
 
-fn check_module(scenario: &Scenario, fails: &AllocationFails) -> Checked {
-    let driver = known_host(scenario, &fails.host)?.driver.name();
-    match &fails.module {
+fn check_module(scenario: &Scenario, host: &Spanned<String>, module: Option<&String>) -> Checked {
+    let driver = known_host(scenario, host)?.driver.name();
+    match module {
         Some(module) if module != PLUGIN && module != driver => {
-            let message =
-                format!("`{}` has no module `{module}`, expected `{driver}` or `{PLUGIN}`", fails.host);
-            fault(&fails.host, message)
+            let message = format!(
+                "`{host}` has no module `{module}`, expected `{driver}` or `{PLUGIN}`",
+                host = host.get_ref()
+            );
+            fault(host, message)
         }
         _ => Ok(()),
     }

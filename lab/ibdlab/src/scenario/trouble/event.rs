@@ -45,6 +45,8 @@ pub enum Event {
     GroupCreated(Nothing),
     /// Some allocations and other fallible calls of a host's modules fail.
     AllocationFails(AllocationFails),
+    /// There is no kernel memory for a host's modules for a time: what does not wait for memory fails, and what waits goes on afterwards.
+    MemoryShort(MemoryShort),
     /// A host's link loses, doubles, reorders, damages or delays packets for a time, both ways.
     Link(LinkFaulty),
     /// The next messages of a kind that a host's communication manager sends are lost: those that make and end connections.
@@ -139,6 +141,7 @@ impl Event {
             Self::PkeyAdded(at) => Some(&at.host),
             Self::Membership(to) => Some(&to.host),
             Self::AllocationFails(fails) => Some(&fails.host),
+            Self::MemoryShort(short) => Some(&short.host),
             Self::Link(link) => Some(&link.host),
             Self::CmLost(lost) => Some(&lost.host),
             Self::InterruptsLate(late) | Self::CommandsSlow(late) => Some(&late.host),
@@ -442,6 +445,18 @@ pub struct AllocationFails {
     /// Calls that fail then.
     #[serde(deserialize_with = "crate::scenario::range::times")]
     pub times: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemoryShort {
+    pub host: Spanned<String>,
+    /// Only for this module.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub module: Option<String>,
+    /// Milliseconds of machine time.
+    #[serde(deserialize_with = "crate::scenario::range::for_ms")]
+    pub for_ms: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]

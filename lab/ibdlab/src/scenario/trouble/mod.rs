@@ -29,8 +29,8 @@ use super::TcpStep;
 pub use clone::HcaClone;
 pub use event::{
     AllocationFails, CmLost, CmMessage, Delayed, Event, FaultPoint, ForMs, GroupOf, HcaGoes, HostForMs,
-    LinkFaulty, MembershipTo, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf, RawPacketTo,
-    SaDoes, SaLie, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix, Visits,
+    LinkFaulty, MembershipTo, MemoryShort, OnHost, PacketTo, PkeyAt, PromiscuousMode, PropertyTo, QpOf,
+    RawPacketTo, SaDoes, SaLie, SaRequest, SaStatus, SaTrouble, SmComesBack, SmMoves, SubnetPrefix, Visits,
 };
 pub use garbled::SaGarbled;
 pub use malformed::Malformed;

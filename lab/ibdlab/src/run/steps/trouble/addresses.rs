@@ -74,7 +74,7 @@ fn replaces(event: &Event) -> bool {
         | Event::PartDeleted(_)
         | Event::PartCreated(_) => true,
         // A call to the adapter was refused.
-        Event::AllocationFails(_) => true,
+        Event::AllocationFails(_) | Event::MemoryShort(_) => true,
         _ => false,
     }
 }

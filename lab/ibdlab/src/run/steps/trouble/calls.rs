@@ -4,7 +4,7 @@ use anyhow::Result;
 use fakekernel::{FaultKind, FaultPlan, Kernel, Nanos};
 
 use super::subnet::Undo;
-use crate::scenario::trouble::{AllocationFails, Delayed};
+use crate::scenario::trouble::{AllocationFails, Delayed, MemoryShort};
 
 /// What was planned of that, to be taken back.
 #[derive(Default)]
@@ -12,6 +12,8 @@ pub struct Calls {
     failing: Vec<Failing>,
     /// Hosts whose adapters were made slow.
     slow: Vec<Kernel>,
+    /// Hosts without memory, for all of their modules or for one.
+    short: Vec<(Kernel, Option<String>)>,
 }
 
 /// Planned failures of a host's calls.
@@ -45,10 +47,30 @@ impl Calls {
         Ok(Some((Nanos::from_millis(slow.for_ms), Undo::Commands(kernel.clone()))))
     }
 
+    /// What ends it, and after how long.
+    pub fn run_short(&mut self, kernel: &Kernel, short: &MemoryShort) -> (Nanos, Undo) {
+        kernel.begin_memory_shortage(short.module.as_deref());
+        self.short.push((kernel.clone(), short.module.clone()));
+        (Nanos::from_millis(short.for_ms), Undo::Memory(kernel.clone(), short.module.clone()))
+    }
+
+    /// Ends a shortage once.
+    pub fn end_short(&mut self, kernel: &Kernel, module: Option<&String>) {
+        let is =
+            |(of, only): &(Kernel, Option<String>)| of.name() == kernel.name() && only.as_ref() == module;
+        if let Some(at) = self.short.iter().position(is) {
+            self.short.swap_remove(at);
+            kernel.end_memory_shortage(module.map(String::as_str));
+        }
+    }
+
     /// Takes all of it back; the events that came to nothing.
     pub fn heal(&mut self) -> Vec<usize> {
         for kernel in self.slow.drain(..) {
             lab_ibtf::set_command_time(&kernel, None);
+        }
+        for (kernel, module) in self.short.drain(..) {
+            kernel.end_memory_shortage(module.as_deref());
         }
         std::mem::take(&mut self.failing).into_iter().filter_map(Failing::end).collect()
     }

@@ -27,7 +27,7 @@ use fakekernel::{FaultKind, Moment, Nanos, Stalls};
 use crate::report::Findings;
 use crate::run::world::World;
 use crate::scenario::TroubleStep;
-use crate::scenario::trouble::{AllocationFails, Call, Event, StallSpec, TimedEvent};
+use crate::scenario::trouble::{Call, Event, StallSpec, TimedEvent};
 
 pub(super) use settle::wanted_groups;
 
@@ -303,13 +303,13 @@ fn sleep_until(world: &World, due: Nanos) {
 /// refused because its own allocations fail for a time. What the kernel allocates for such a call may be refused (dld's copy of an
 /// ioctl, kstats): so this is a failure only where all that fails is memory of modules.
 fn check_memory(step: &TroubleStep, told: &[String]) -> Result<()> {
-    let is_own = |fails: &AllocationFails| fails.kind.kind() == FaultKind::KMEM && fails.module.is_some();
-    let mut fails = step.event.iter().filter_map(|timed| match &timed.event {
-        Event::AllocationFails(fails) => Some(fails),
-        _ => None,
-    });
+    let is_own = |event: &Event| match event {
+        Event::AllocationFails(fails) => fails.kind.kind() == FaultKind::KMEM && fails.module.is_some(),
+        Event::MemoryShort(short) => short.module.is_some(),
+        _ => true,
+    };
     let refused = told.iter().find(|told| told.contains("ENOMEM"));
-    match refused.filter(|_| fails.all(is_own)) {
+    match refused.filter(|_| step.event.iter().all(|timed| is_own(&timed.event))) {
         Some(refused) => bail!("refused for want of memory, which can be waited for: {refused}"),
         None => Ok(()),
     }

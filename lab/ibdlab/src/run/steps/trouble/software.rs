@@ -220,6 +220,9 @@ impl Scene for Adapter {
             (Event::AllocationFails(fails), Some(host)) => {
                 self.in_vain.extend(self.calls.fail(number, &host.kernel, fails));
             }
+            (Event::MemoryShort(short), Some(host)) => {
+                return Ok(Some(self.calls.run_short(&host.kernel, short)));
+            }
             (Event::CommandsSlow(slow), Some(host)) => return self.calls.slow(&host.kernel, slow),
             (Event::Link(link), Some(host)) => {
                 let port = self.number(host)?;
@@ -252,6 +255,7 @@ impl Scene for Adapter {
                 }
             }
             Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
+            Undo::Memory(kernel, module) => self.calls.end_short(&kernel, module.as_ref()),
             Undo::Training(_) | Undo::Interrupts(_) | Undo::Sends(_) | Undo::Credits(_) | Undo::Strangers => {
             }
         }

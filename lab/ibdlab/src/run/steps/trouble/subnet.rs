@@ -63,6 +63,8 @@ pub enum Undo {
     Credits(Guid),
     /// The commands of a host to its adapters take no time again.
     Commands(Kernel),
+    /// There is memory again for the modules of a host, or for one of them.
+    Memory(Kernel, Option<String>),
     /// A flood of forged packets is over.
     Strangers,
     /// The administrator inside an adapter does for a port what it should, unless something else was done to it since.
@@ -133,6 +135,9 @@ impl Scene for Subnet {
             (Event::GroupCreated(_), _) => self.sm.set_partitions(self.partitions.clone()),
             (Event::AllocationFails(fails), Some(host)) => {
                 self.in_vain.extend(self.calls.fail(number, &host.kernel, fails));
+            }
+            (Event::MemoryShort(short), Some(host)) => {
+                return Ok(Some(self.calls.run_short(&host.kernel, short)));
             }
             (Event::Link(link), Some(host)) => {
                 let faults = link_faults(link);
@@ -225,6 +230,7 @@ impl Scene for Subnet {
                 }
             }
             Undo::Commands(kernel) => lab_ibtf::set_command_time(&kernel, None),
+            Undo::Memory(kernel, module) => self.calls.end_short(&kernel, module.as_ref()),
             Undo::Interrupts(adapter) => {
                 if let Some(hca) = self.infiniband.fabric().hca(adapter) {
                     hca.set_late_interrupts(None);
