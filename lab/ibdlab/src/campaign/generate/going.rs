@@ -37,6 +37,22 @@ pub(super) fn vary(scenario: &mut Scenario, seed: u64, index: u64) {
     }
 }
 
+/// The fabric, with adapters that stay and links that have a second hand.
+pub(super) fn vary_fabric(scenario: &mut Scenario, seed: u64, index: u64) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
+    rng.set_stream(index);
+    let hosts: Vec<String> = scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.as_mut() else { continue };
+        adapters(trouble, &mut rng);
+        let Some(host) = hosts.choose(&mut rng) else { continue };
+        if rng.random_range(0..VISITED) == 0 {
+            visit(trouble, host, &mut rng);
+            trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
+        }
+    }
+}
+
 fn adapters(trouble: &mut TroubleStep, rng: &mut ChaCha8Rng) {
     for timed in &mut trouble.event {
         if let Event::HcaRemoved(goes) = &mut timed.event {
@@ -74,8 +90,24 @@ fn delete(trouble: &mut TroubleStep, host: &str, rng: &mut ChaCha8Rng) {
 #[cfg(test)]
 mod tests {
     use crate::campaign::Search;
+    use crate::report::SmKind;
     use crate::scenario::Step;
     use crate::scenario::trouble::Event;
+
+    #[test]
+    fn adapters_that_stay_and_second_hands_are_drawn_on_fabrics() {
+        let mut seen = [0; 2];
+        for index in 0..600 {
+            for step in &Search::Fabrics(SmKind::Embedded).scenario(1, index).step {
+                let Step::Trouble(trouble) = step.get_ref() else { continue };
+                let count =
+                    |is: fn(&Event) -> bool| trouble.event.iter().filter(|timed| is(&timed.event)).count();
+                seen[0] += count(|event| matches!(event, Event::HcaRemoved(goes) if goes.refused));
+                seen[1] += count(|event| matches!(event, Event::LinkVisited(_)));
+            }
+        }
+        assert!(seen.iter().all(|times| *times >= 10), "{seen:?}");
+    }
 
     #[test]
     fn every_way_to_go_is_drawn() {

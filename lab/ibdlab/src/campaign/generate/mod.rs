@@ -15,6 +15,7 @@ mod fabrics;
 mod floods;
 mod garbled;
 mod going;
+mod memory;
 mod moments;
 mod partitions;
 mod patience;
@@ -71,6 +72,7 @@ impl Search {
                     connections::put(&mut scenario, seed, index);
                 }
                 going::vary(&mut scenario, seed, index);
+                memory::put(&mut scenario, seed, index);
                 let scenario = if is_on_it {
                     software::put(scenario)
                 } else {
@@ -88,8 +90,8 @@ impl Search {
                 let mut scenario = fabrics::generate(seed, index, sm);
                 if sm == SmKind::Embedded {
                     routers::put(&mut scenario, seed, index);
-                }
-                if sm == SmKind::Embedded {
+                    going::vary_fabric(&mut scenario, seed, index);
+                    memory::put(&mut scenario, seed, index);
                     readers::put(&mut scenario, seed, index);
                     retrains::put(&mut scenario, seed, index);
                     clones::put(&mut scenario, seed, index);

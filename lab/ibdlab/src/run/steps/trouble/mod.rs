@@ -121,6 +121,7 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
         .map(|call| call.holds_us * 1_000)
         .sum::<u64>();
     let stalled = Nanos(held + step.stalls.map_or(0, |stalls| longest(stalls).0 * 3));
+    let stalled = stalled + shortages(step);
     let most = CLOSE + stalled;
     ensure!(slowest_close <= most, "closing a link took {slowest_close}, and {most} is the most");
     check_memory(step, &told)?;
@@ -162,6 +163,15 @@ fn visits(step: &TroubleStep) -> Nanos {
         _ => 0,
     });
     Nanos::from_millis(visits.sum())
+}
+
+/// How long a thread may wait for memory, in all.
+fn shortages(step: &TroubleStep) -> Nanos {
+    let shortages = step.event.iter().map(|timed| match &timed.event {
+        Event::MemoryShort(short) => short.for_ms,
+        _ => 0,
+    });
+    Nanos::from_millis(shortages.sum())
 }
 
 enum Action {
