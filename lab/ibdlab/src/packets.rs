@@ -39,6 +39,8 @@ pub enum Content<'a> {
     Malformed(Malformed),
     /// These bytes, to the host or to its broadcast group.
     Raw(&'a [u8], bool),
+    /// A MAD to queue pair 1, from that of the port with this LID.
+    Management(&'a [u8], Lid),
 }
 
 /// Where a packet goes.
@@ -63,7 +65,8 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, target: Target, content:
     let (sm_lid, sm_gid) = sm.inspect(|sm| (sm.lid(), Gid::of_port(sm.config().sa.prefix, sm.config().guid)));
     let groups = Groups { sm, pkey: target.pkey };
     // All that are in a group hear the one packet that is sent to it.
-    let copies = if matches!(content, Content::Raw(_, true)) { 1 } else { usize::MAX };
+    let is_one = matches!(content, Content::Raw(_, true) | Content::Management(..));
+    let copies = if is_one { 1 } else { usize::MAX };
     for qpn in hca.qpns().into_iter().take(copies) {
         let draft = Draft {
             slid: sm_lid,
@@ -81,6 +84,10 @@ pub fn inject(infiniband: &InfiniBand, sm: &EmbeddedSm, target: Target, content:
             Content::Raw(bytes, broadcast) => {
                 let draft = if broadcast { draft.for_group(&groups, groups.own(), sm_gid) } else { draft };
                 Draft { payload: bytes.to_vec(), ..draft }
+            }
+            Content::Management(mad, slid) => {
+                let (src, dest, qkey) = (Qpn::GSI, Qpn::GSI, QKey::GSI);
+                Draft { slid, src, dest, qkey, payload: mad.to_vec(), ..draft }
             }
         };
         // The port was there a moment ago; gone is as good as refused.

@@ -1,4 +1,4 @@
-//! Floods of forged ARP requests and neighbour solicitations.
+//! Floods of forged ARP requests, neighbour solicitations and requests for connections.
 
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
@@ -33,10 +33,18 @@ pub enum Claim {
     ForeignGroups,
     /// The broadcast group of the host's link.
     Broadcast,
+    /// Of a port that is there; no frames come, but requests for connections (REQ) with its link.
+    Connections,
 }
 
 impl Claim {
     /// Every one.
-    pub const ALL: [Self; 5] =
-        [Self::AbsentPorts, Self::QueuePairs, Self::Groups, Self::ForeignGroups, Self::Broadcast];
+    pub const ALL: [Self; 6] = [
+        Self::AbsentPorts,
+        Self::QueuePairs,
+        Self::Groups,
+        Self::ForeignGroups,
+        Self::Broadcast,
+        Self::Connections,
+    ];
 }

@@ -10,6 +10,7 @@ mod happened;
 mod kept;
 mod paths;
 mod readers;
+mod requests;
 mod senders;
 pub mod settle;
 mod software;

@@ -1,4 +1,4 @@
-//! A flood of forged ARP requests and neighbour solicitations, put on a host's wire one at a time.
+//! A flood of forged ARP requests and neighbour solicitations, or of requests for connections, put on a host's wire one at a time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use lab_ip::link_addr::LinkAddr;
 use lab_ip::nd::Nd;
 
 use super::hand::Hand;
+use super::requests::{self, Ends};
 use super::subnet::adapter;
 use crate::packets;
 use crate::scenario::trouble::{Claim, Strangers};
@@ -87,12 +88,33 @@ impl Flood {
 }
 
 fn send(infiniband: &InfiniBand, sm: &EmbeddedSm, target: &Target, claim: Claim, number: u64) {
+    if claim == Claim::Connections {
+        ask_to_connect(infiniband, sm, target, number);
+        return;
+    }
     let prefix = sm.inspect(|sm| sm.config().sa.prefix);
     let sender = claimed(claim, target, prefix, number);
     let asked = target.addresses.get(number as usize % target.addresses.len().max(1));
     let Some(packet) = asked.map(|own| question(*own, sender, number)) else { return };
     let to = packets::Target { hca: adapter(target.port), port: target.port, pkey: target.pkey };
     packets::inject(infiniband, sm, to, &packets::Content::Raw(&packet, true));
+}
+
+/// A port that is there asks for a connection, it says.
+fn ask_to_connect(infiniband: &InfiniBand, sm: &EmbeddedSm, target: &Target, number: u64) {
+    let ports = infiniband.fabric().subnet_ports();
+    let end = |guid: Guid| {
+        let view = ports.iter().find(|view| view.attr.guid == guid)?;
+        Some((view.attr.lid, *view.attr.gids.first()?))
+    };
+    let (Some(to), Some(from)) = (end(target.port), end(target.neighbour)) else { return };
+    let hca = adapter(target.port);
+    let qpns = infiniband.fabric().hca(hca).map(|hca| hca.qpns()).unwrap_or_default();
+    let Some(qpn) = qpns.get(number as usize / 64 % qpns.len().max(1)) else { return };
+    let ends = Ends { qpn: qpn.get(), pkey: target.pkey, to, from };
+    let place = packets::Target { hca, port: target.port, pkey: target.pkey };
+    let mad = requests::request(number, &ends);
+    packets::inject(infiniband, sm, place, &packets::Content::Management(&mad, from.0));
 }
 
 /// Who has this address? Asked by a sender of its own IP address, in the form that it has on the wire.
@@ -123,7 +145,10 @@ fn claimed(claim: Claim, target: &Target, prefix: u64, number: u64) -> LinkAddr 
         Claim::QueuePairs => link_addr(qpn, Gid { prefix, guid: target.neighbour.0 }),
         Claim::Groups => link_addr(0xff_ffff, Gid { prefix: group(IPV6), guid: solicited }),
         Claim::ForeignGroups => link_addr(0xff_ffff, Gid { prefix: group(FOREIGN), guid: number }),
-        Claim::Broadcast => link_addr(0xff_ffff, Gid { prefix: group(IPV4), guid: BROADCAST }),
+        // No claim is made in a frame.
+        Claim::Connections | Claim::Broadcast => {
+            link_addr(0xff_ffff, Gid { prefix: group(IPV4), guid: BROADCAST })
+        }
     }
 }
 
@@ -145,7 +170,9 @@ mod tests {
 
     #[test]
     fn each_stranger_of_a_flood_claims_another_place() {
-        for claim in Claim::ALL.into_iter().filter(|claim| *claim != Claim::Broadcast) {
+        for claim in
+            Claim::ALL.into_iter().filter(|claim| !matches!(claim, Claim::Broadcast | Claim::Connections))
+        {
             let claims: std::collections::BTreeSet<LinkAddr> =
                 (0..5_000).map(|number| claimed(claim, &target(), 0xfe80 << 48, number)).collect();
             assert_eq!(claims.len(), 5_000, "{claim:?}");
