@@ -21,7 +21,7 @@ pub mod dhcp;
 mod echo;
 mod fragments;
 pub mod ipmp;
-mod ipv6_fragments;
+pub mod ipv6_fragments;
 pub mod layer;
 pub mod link_addr;
 pub mod nd;

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod ipv6;
 mod receive;
 
 use std::path::Path;
@@ -14,13 +15,14 @@ use lab_ip::{arp, dhcp, nd};
 use sm::records::{McMemberRecord, Record, emit_table, parse_table};
 use sm::{Lid, Mad, Nanos, SaMad, Sm, SmConfig, rmpp};
 
+pub use ipv6::{ipv6_fragments, routers};
 pub use receive::receive_path;
 
 /// Takes an input and panics if what it reads cannot bear it.
 pub type Target = fn(&[u8]);
 
 /// Name and function of each target.
-pub const TARGETS: [(&str, Target); 13] = [
+pub const TARGETS: [(&str, Target); 15] = [
     ("sa_mad", sa_mad),
     ("rmpp", rmpp_transfer),
     ("subnet_administrator", subnet_administrator),
@@ -28,6 +30,8 @@ pub const TARGETS: [(&str, Target); 13] = [
     ("capture", capture),
     ("ipoib_frame", ipoib_frame),
     ("arp_and_nd", arp_and_nd),
+    ("routers", routers),
+    ("ipv6_fragments", ipv6_fragments),
     ("scenario", scenario),
     ("suppressions", suppressions),
     ("snoop_file", snoop_file),

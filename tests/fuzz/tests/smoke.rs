@@ -68,4 +68,4 @@ macro_rules! smoke {
     };
 }
 
-smoke!(sa_mad rmpp subnet_administrator wire_frame capture ipoib_frame arp_and_nd scenario suppressions snoop_file host_files module_object receive_path);
+smoke!(sa_mad rmpp subnet_administrator wire_frame capture ipoib_frame arp_and_nd routers ipv6_fragments scenario suppressions snoop_file host_files module_object receive_path);
