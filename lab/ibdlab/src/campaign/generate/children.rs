@@ -11,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::seldom::{Made, Tried};
-use super::{Focus, Generator, Search, patience, software, strategies};
+use super::{Focus, Generator, Search, memory, patience, software, strategies};
 use crate::report::HcaKind;
 use crate::run::Place;
 use crate::scenario::trouble::{Event, TimedEvent};
@@ -61,6 +61,7 @@ pub(in crate::campaign) fn child(
     let mut scenario = family.parent.clone();
     scenario.name = format!("campaign {seed}, scenario {index}");
     change(&mut scenario, family, tried, &mut rng);
+    memory::fit(&mut scenario);
     if scenario.fabric.hca == HcaKind::Swhca {
         software::leave_out_what_cannot_be(&mut scenario);
     }

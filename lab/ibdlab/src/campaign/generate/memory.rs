@@ -1,6 +1,8 @@
 //! Kernel memory that is short for a time: around what an administrator does, which waits for memory, and beside traffic, which does not.
 //! Drawn apart, so that the rest of a scenario is what it was.
 
+use std::collections::BTreeMap;
+
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -37,6 +39,25 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
         let short = shortage(trouble, host, driver, &mut rng);
         trouble.event.push(short);
         trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
+    }
+}
+
+/// The scenario with shortages of modules that its hosts have: an event of another scenario may name a host's other driver.
+pub(super) fn fit(scenario: &mut Scenario) {
+    let drivers: BTreeMap<String, &str> = scenario
+        .host
+        .iter()
+        .map(|host| (host.get_ref().name.get_ref().clone(), host.get_ref().driver.name()))
+        .collect();
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.as_mut() else { continue };
+        for timed in &mut trouble.event {
+            if let Event::MemoryShort(MemoryShort { host, module: Some(module), .. }) = &mut timed.event
+                && let Some(driver) = drivers.get(host.get_ref())
+            {
+                *module = (*driver).to_owned();
+            }
+        }
     }
 }
 
