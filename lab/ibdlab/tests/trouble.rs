@@ -103,7 +103,7 @@ fn strangers_who_say_that_they_are_at_groups_cost_the_sa_nothing() {
 }
 
 /// 12,000 forged packets in two seconds, while the port that they claim goes and comes and another subnet manager takes over. Before, each
-/// cost the SA a question, and one more for each report.
+/// cost the SA a question, and one more for each report. The link kept each queue pair that was made up, too.
 #[test]
 fn strangers_who_say_that_they_are_at_ports_cost_the_sa_little() {
     all_is_well_again("strangers-at-ports.toml", 50);

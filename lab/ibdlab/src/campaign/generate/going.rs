@@ -7,13 +7,15 @@ use rand_chacha::ChaCha8Rng;
 
 use super::at;
 use crate::campaign::timeline::stops;
-use crate::scenario::trouble::{Event, OnHost, SaDoes, SaTrouble, TimedEvent, Visits};
+use crate::scenario::trouble::{Event, HcaGoes, OnHost, SaDoes, SaTrouble, TimedEvent, Visits};
 use crate::scenario::{Scenario, Step, TroubleStep};
 
 /// Makes the draw another one than those of what happens.
 const APART: u64 = 0x474f_494e_475f_4157;
 /// Of so many timelines one has a second hand.
 const VISITED: u32 = 4;
+/// Of so many timelines of a fabric one has an adapter whose detach is refused.
+const STAYS: u32 = 6;
 /// Of so many timelines one has a link deleted while the SA is silent.
 const SILENT: u32 = 6;
 /// As long as the timeline and what is left of it to be done.
@@ -48,8 +50,13 @@ pub(super) fn vary_fabric(scenario: &mut Scenario, seed: u64, index: u64) {
         let Some(host) = hosts.choose(&mut rng) else { continue };
         if rng.random_range(0..VISITED) == 0 {
             visit(trouble, host, &mut rng);
-            trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
         }
+        if rng.random_range(0..STAYS) == 0 {
+            let when = rng.random_range(0..=trouble.within_ms * 1_000);
+            let goes = HcaGoes { refused: true, ..HcaGoes::pulled(host) };
+            trouble.event.push(TimedEvent::new(when, Event::HcaRemoved(goes)));
+        }
+        trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
     }
 }
 
