@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use fakekernel::FaultKind;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
 use super::at;
-use crate::scenario::trouble::{Event, MemoryShort, TimedEvent};
+use crate::scenario::trouble::{AllocationFails, Event, FaultPoint, MemoryShort, TimedEvent};
 use crate::scenario::{Scenario, Step, TroubleStep};
 
 /// Makes the draw another one than those of what happens.
@@ -20,6 +21,10 @@ const OF_ALL: u32 = 4;
 /// How long one lasts, and how long before what it is to meet it begins, at most.
 const FOR_MS: [u64; 5] = [1, 10, 100, 1_000, 5_000];
 const BEFORE_US: u64 = 2_000;
+/// What waits for memory waits for the whole shortage at its first allocation. So of some shortages each allocation that does not wait
+/// fails by its number instead: the first one that does, at the latest, and how many do.
+const LATEST: u64 = 60;
+const TIMES: [u64; 4] = [1, 2, 10, 1_000];
 
 /// The scenario, with shortages.
 pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
@@ -52,7 +57,8 @@ pub(super) fn fit(scenario: &mut Scenario) {
     for step in &mut scenario.step {
         let Step::Trouble(trouble) = step.as_mut() else { continue };
         for timed in &mut trouble.event {
-            if let Event::MemoryShort(MemoryShort { host, module: Some(module), .. }) = &mut timed.event
+            if let Event::MemoryShort(MemoryShort { host, module: Some(module), .. })
+            | Event::AllocationFails(AllocationFails { host, module: Some(module), .. }) = &mut timed.event
                 && let Some(driver) = drivers.get(host.get_ref())
             {
                 *module = (*driver).to_owned();
@@ -70,8 +76,16 @@ fn shortage(trouble: &TroubleStep, host: &str, driver: &str, rng: &mut ChaCha8Rn
     let begins =
         moments.choose(rng).copied().unwrap_or(anywhere).saturating_sub(rng.random_range(0..BEFORE_US));
     let module = (rng.random_range(0..OF_ALL) != 0).then(|| driver.to_owned());
-    let for_ms = *FOR_MS.choose(rng).unwrap_or(&1);
-    TimedEvent::new(begins, Event::MemoryShort(MemoryShort { host: at(host.to_owned()), module, for_ms }))
+    let (host, by_number) = (at(host.to_owned()), rng.random());
+    let kind = FaultPoint::all().find(|point| point.kind() == FaultKind::KMEM);
+    let event = match kind.filter(|_| by_number && module.is_some()) {
+        Some(kind) => {
+            let (after, times) = (rng.random_range(0..LATEST), *TIMES.choose(rng).unwrap_or(&1));
+            Event::AllocationFails(AllocationFails { host, kind, module, after, times })
+        }
+        None => Event::MemoryShort(MemoryShort { host, module, for_ms: *FOR_MS.choose(rng).unwrap_or(&1) }),
+    };
+    TimedEvent::new(begins, event)
 }
 
 /// What an administrator does and IBTL tells: in the driver it waits for memory.
@@ -98,13 +112,15 @@ mod tests {
     #[test]
     fn schedules_and_fabrics_have_shortages_of_memory() {
         for search in [Search::Schedules, Search::Fabrics(SmKind::Embedded)] {
-            let mut seen = [0; 2];
+            let mut seen = [0; 3];
             for index in 0..200 {
                 for step in search.scenario(9, index).step {
                     let Step::Trouble(trouble) = step.get_ref() else { continue };
                     for timed in &trouble.event {
-                        if let Event::MemoryShort(short) = &timed.event {
-                            seen[usize::from(short.module.is_none())] += 1;
+                        match &timed.event {
+                            Event::MemoryShort(short) => seen[usize::from(short.module.is_none())] += 1,
+                            Event::AllocationFails(fails) if fails.module.is_some() => seen[2] += 1,
+                            _ => {}
                         }
                     }
                 }
