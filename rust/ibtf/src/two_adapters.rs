@@ -67,6 +67,7 @@ mod calls {
         ddi_get_instance(Any) -> c_int;
         cmn_err(c_int, Any, Any);
         gethrtime() -> i64;
+        nulldev() -> c_int;
     }
 
     fn make(made: &mut Any) -> u32 {
