@@ -290,3 +290,19 @@ fn adapter_is_pulled_while_a_queue_that_it_keeps_is_left_to_it() {
 fn an_adapter_that_was_pulled_comes_back_with_another_address() {
     assert_eq!(one(&data("found/comes-back-with-another-number.toml"), 1), Ok(()));
 }
+
+/// Before, an answer about another group ended a membership in the driver's book, and the SA kept it.
+#[test]
+fn a_membership_is_not_over_by_an_answer_about_another_group() {
+    for seed in 5..8 {
+        assert_eq!(one(&data("found/two-records-then-unload.toml"), seed), Ok(()));
+    }
+}
+
+/// `ibcm` tells the SA of the last leave only: a role that is owed ends with the one that stands. Before, the lab wanted it ended at once.
+#[test]
+fn a_role_that_is_owed_ends_with_the_last_one_of_its_group() {
+    for seed in [2, 5, 6] {
+        assert_eq!(one(&data("found/prefix-twice-then-close.toml"), seed), Ok(()));
+    }
+}

@@ -124,6 +124,12 @@ pub fn joins(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {
     ibcm::Ibcm::of(host).joins_counted()
 }
 
+/// Groups (MGID) and ports (GUID) of a host that more roles were joined in than joins are left: `ibcm` tells the administrator of the last leave only,
+/// which ends all roles.
+pub fn ended_with_the_last(host: &Kernel) -> Vec<(fabric::Gid, u64)> {
+    ibcm::Ibcm::of(host).ended_with_the_last()
+}
+
 /// Groups (MGID) and ports (GUID) of a host whose leaves the administrator has refused, and how often; but for those that were joined in the same
 /// state since and stay so.
 pub fn refused_leaves(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {

@@ -86,6 +86,13 @@ impl Joins {
         groups.map(|(who, joined)| (*who, joined.count)).collect()
     }
 
+    /// See [`crate::ended_with_the_last`].
+    pub(super) fn ended_with_the_last(&self) -> Vec<(Gid, u64)> {
+        let all = self.0.lock();
+        let more = all.joined.iter().filter(|(_, joined)| joined.state.bits().count_ones() > joined.count);
+        more.map(|(who, _)| *who).collect()
+    }
+
     /// See [`crate::refused_leaves`].
     pub(super) fn refused(&self) -> Vec<((Gid, u64), u32)> {
         self.0

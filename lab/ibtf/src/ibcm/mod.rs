@@ -159,6 +159,11 @@ impl Ibcm {
         self.joins.counted()
     }
 
+    /// See [`crate::ended_with_the_last`].
+    pub(crate) fn ended_with_the_last(&self) -> Vec<(Gid, u64)> {
+        self.joins.ended_with_the_last()
+    }
+
     /// See [`crate::refused_leaves`].
     pub(crate) fn refused_leaves(&self) -> Vec<((Gid, u64), u32)> {
         self.joins.refused()

@@ -57,10 +57,12 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
 }
 
 /// The memberships, by port GUID, that are the administrator's to end: IBTF could not tell it that they were left, because the port was
-/// down or the adapter gone, or a fault had it refuse as often as the driver asks, or refuse and then say that there is no such group.
+/// down or the adapter gone, or tells it with the last leave of a role that stands; or a fault had it refuse as often as the driver asks, or refuse and then say that there is no such group.
 pub fn left_to_the_sa(world: &World) -> BTreeSet<(u64, sm::Gid)> {
     let untold = world.hosts.iter().flat_map(|host| lab_ibtf::untold_leaves(&host.kernel));
     let mut left: BTreeSet<_> = untold.map(|(mgid, port)| (port.guid, mgid)).collect();
+    let later = world.hosts.iter().flat_map(|host| lab_ibtf::ended_with_the_last(&host.kernel));
+    left.extend(later.map(|(mgid, port)| (port, mgid)));
     for sm in world.infiniband.sms() {
         sm.inspect(|sm| {
             let kept = sm.sa().kept_by_faults().filter(|(.., by)| by.denied || by.refusals >= LEAVES_TRIED);

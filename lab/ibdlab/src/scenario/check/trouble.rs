@@ -4,9 +4,7 @@ use fabric::LinkWidth;
 use serde_spanned::Spanned;
 
 use super::{Checked, check_host, check_mtu, fault, groups, known_host};
-use crate::scenario::trouble::{
-    Delayed, Event, HcaClone, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent,
-};
+use crate::scenario::trouble::{Delayed, Event, HcaClone, LinkRetrains, PropertyTo, RawPacketTo, TimedEvent};
 use crate::scenario::{Scenario, TroubleStep};
 
 /// The plugin; a host has it and its driver.

@@ -200,11 +200,13 @@ pub(crate) fn end_debt(turn: &Turn<'_>, debt: &Debt) -> (Left, End, bool) {
     (left, end, heard)
 }
 
-/// A group as the SA has it. **May block**, for minutes.
+/// A group as the SA has it; what it answers about another group answers nothing. **May block**, for minutes.
 pub(super) fn listed(asker: &impl Asker, port: Gid, mgid: Mgid) -> Result<McgInfo, Status> {
     let mgid = ibtf_gid(mgid.gid());
     let list = query_from(asker, port, &McgAttributes { mgid, ..Default::default() }, 1)?;
-    list.iter().find(|group| group.address.dgid == mgid).ok_or(Status::MCG_RECORDS_NOT_FOUND)
+    let nothing =
+        if list.iter().next().is_some() { Status::IBMF_TIMEOUT } else { Status::MCG_RECORDS_NOT_FOUND };
+    list.iter().find(|group| group.address.dgid == mgid).ok_or(nothing)
 }
 
 /// Joins in a role what is listed; with the MTU and rate that are listed if they are `named`.
