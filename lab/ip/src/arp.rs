@@ -18,7 +18,7 @@ pub enum Operation {
     Reply,
 }
 
-/// A well-formed IPv4-over-IB ARP packet.
+/// An ARP packet with addresses of IPv4 and of InfiniBand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arp {
     /// Question or answer.
@@ -55,10 +55,11 @@ impl Arp {
         Self { operation: Operation::Reply, sender: own, target: self.sender }
     }
 
-    /// `None` for anything that is not IPv4 over IB, is short, or has another operation.
+    /// `None` for anything that is short, has addresses of other lengths, or another operation. Of any hardware type and protocol, as
+    /// illumos takes it (`arp_process_packet`).
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; LEN] = bytes.get(..LEN)?.try_into().ok()?;
-        if bytes[0..2] != HTYPE_INFINIBAND || bytes[2..4] != PTYPE_IPV4 || bytes[4..6] != [20, 4] {
+        if bytes[4..6] != [20, 4] {
             return None;
         }
         let operation = match bytes[6..8] {
@@ -113,10 +114,20 @@ mod tests {
     }
 
     #[test]
+    fn hardware_type_and_protocol_do_not_matter() {
+        let request = Arp::request((Ipv4Addr::LOCALHOST, LinkAddr::ZERO), Ipv4Addr::BROADCAST);
+        for (offset, value) in [(0, 7), (1, 1), (2, 0x86)] {
+            let mut odd = request.emit();
+            odd[offset] = value;
+            assert_eq!(Arp::parse(&odd), Some(request), "byte {offset} = {value}");
+        }
+    }
+
+    #[test]
     fn short_foreign_or_odd_packets_are_refused() {
         let good = Arp::request((Ipv4Addr::LOCALHOST, LinkAddr::ZERO), Ipv4Addr::BROADCAST).emit();
         assert_eq!(Arp::parse(&good[..LEN - 1]), None);
-        for (offset, value) in [(1, 1), (2, 0x86), (4, 6), (5, 16), (7, 3)] {
+        for (offset, value) in [(4, 6), (4, 0), (5, 16), (7, 3)] {
             let mut bad = good;
             bad[offset] = value;
             assert_eq!(Arp::parse(&bad), None, "byte {offset} = {value}");

@@ -23,6 +23,8 @@ const SOURCE_LINK_ADDRESS: u8 = 1;
 const TARGET_LINK_ADDRESS: u8 = 2;
 /// Option length in units of 8 bytes: type, length, two spare bytes, 20 of address.
 const LINK_ADDRESS_UNITS: u8 = 3;
+/// Where address and spare bytes are in an option. IP takes longer options, too, and does not look at the rest.
+const LINK_ADDRESS: core::ops::Range<usize> = 2..LINK_ADDRESS_UNITS as usize * 8;
 const SPARE: usize = 2;
 /// Where the flags of an advertisement are, and two of them (RFC 4861 section 4.4).
 const FLAGS: usize = IPV6_HEADER_LEN + 4;
@@ -32,7 +34,7 @@ const OVERRIDE: u8 = 0x20;
 const MULTICAST: u8 = 0xff;
 
 /// Puts the spare bytes where the wire has them. `packet` starts at the IPv6 header; anything but a message of neighbour discovery is left alone, and so
-/// is any option that is not a 24-byte link-layer address or does not fit.
+/// is any option that is not a link-layer address, is too short for one, or does not fit.
 pub fn pad_for_wire(packet: &mut [u8]) {
     for_each_link_address(packet, |_, body| {
         body.copy_within(..LinkAddr::LEN, SPARE);
@@ -157,7 +159,7 @@ fn link_option(packet: &[u8], wanted: u8) -> Option<Option<LinkAddr>> {
         let Some((option, next)) = rest.split_at_checked(len) else {
             return is_cut.then_some(found);
         };
-        if kind == wanted && units == LINK_ADDRESS_UNITS && found.is_none() {
+        if kind == wanted && units >= LINK_ADDRESS_UNITS && found.is_none() {
             found = LinkAddr::from_slice(&option[2..]);
         }
         rest = next;
@@ -172,6 +174,19 @@ pub fn any_link_address(packet: &mut [u8], is_such: impl Fn(&LinkAddr) -> bool) 
         found |= LinkAddr::from_slice(body).is_some_and(|link| is_such(&link));
     });
     found
+}
+
+/// Whether this is the first fragment of a message with link-layer addresses. RFC 6980 has a receiver ignore it; illumos puts it together.
+pub fn is_fragment_of_discovery(packet: &[u8]) -> bool {
+    const FRAGMENT: u8 = 44;
+    const FRAGMENT_LEN: usize = 8;
+    let Some(&[next, _, high, low, ..]) = packet.get(IPV6_HEADER_LEN..) else { return false };
+    let message = packet.get(IPV6_HEADER_LEN + FRAGMENT_LEN);
+    let is_first = u16::from_be_bytes([high, low]) >> 3 == 0;
+    packet[NEXT_HEADER] == FRAGMENT
+        && next == ICMPV6
+        && is_first
+        && message.is_some_and(|message| options_begin(*message).is_some())
 }
 
 /// Calls `f` with the message's type, and the 22 bytes behind type and length of each link-layer address option.
@@ -190,8 +205,10 @@ fn for_each_link_address(packet: &mut [u8], mut f: impl FnMut(u8, &mut [u8])) {
             return;
         }
         let (option, next) = rest.split_at_mut(len);
-        if matches!(kind, SOURCE_LINK_ADDRESS | TARGET_LINK_ADDRESS) && units == LINK_ADDRESS_UNITS {
-            f(message, &mut option[2..]);
+        if matches!(kind, SOURCE_LINK_ADDRESS | TARGET_LINK_ADDRESS)
+            && let Some(body) = option.get_mut(LINK_ADDRESS)
+        {
+            f(message, body);
         }
         rest = next;
     }
@@ -284,13 +301,57 @@ mod tests {
 
     #[test]
     fn other_options_and_odd_lengths_are_left_alone() {
-        for option in [&[14u8, 3][..], &[SOURCE_LINK_ADDRESS, 4], &[SOURCE_LINK_ADDRESS, 0]] {
+        for option in [&[14u8, 3][..], &[SOURCE_LINK_ADDRESS, 2], &[SOURCE_LINK_ADDRESS, 0]] {
             let mut bytes = [7; 32];
             bytes[..2].copy_from_slice(option);
             let packet = solicitation(&bytes);
             let mut changed = packet.clone();
             pad_for_wire(&mut changed);
             assert_eq!(changed, packet);
+        }
+    }
+
+    /// It was left alone, while IP takes the address out of it.
+    #[test]
+    fn a_longer_option_is_treated_as_one_of_24_bytes() {
+        for units in 4..7 {
+            let longer = |spare_first| {
+                let mut option =
+                    [&address_option(spare_first)[..], &std::vec![9; usize::from(units) * 8 - 24]].concat();
+                option[1] = units;
+                solicitation(&option)
+            };
+            let mut packet = longer(false);
+            packet[7] = 255;
+            let link = LinkAddr::from_slice(&address_option(false)[2..]);
+            assert_eq!(Message::parse(&packet).and_then(|message| message.link), link);
+            packet[7] = 0;
+            pad_for_wire(&mut packet);
+            assert_eq!(packet, longer(true));
+            pad_for_ip(&mut packet, &own());
+            assert_eq!(packet, longer(false));
+            assert!(any_link_address(&mut packet, |found| Some(*found) == link));
+        }
+    }
+
+    /// The message was not seen, and IP takes it once it is put together (RFC 6980 forbids that).
+    #[test]
+    fn discovery_in_fragments_is_recognised_by_the_first() {
+        let fragment = |next, offset: u16, message| {
+            let mut packet = std::vec![0; IPV6_HEADER_LEN + 16];
+            (packet[0], packet[NEXT_HEADER], packet[IPV6_HEADER_LEN]) = (0x60, 44, next);
+            packet[IPV6_HEADER_LEN + 2..IPV6_HEADER_LEN + 4]
+                .copy_from_slice(&(offset << 3 | 1).to_be_bytes());
+            packet[IPV6_HEADER_LEN + 8] = message;
+            packet
+        };
+        for message in ROUTER_SOLICITATION..=REDIRECT {
+            let packet = fragment(ICMPV6, 0, message);
+            assert!(is_fragment_of_discovery(&packet));
+            assert!((0..49).all(|len| !is_fragment_of_discovery(&packet[..len])), "too short to say");
+        }
+        for other in [fragment(17, 0, 135), fragment(ICMPV6, 1, 135), fragment(ICMPV6, 0, 128)] {
+            assert!(!is_fragment_of_discovery(&other));
         }
     }
 

@@ -187,13 +187,27 @@ pub fn read(ethertype: EtherType, payload: &[u8], direction: Direction) -> Optio
     }
 }
 
-/// Whether a frame from the fabric says that a neighbour is at a group. No neighbour is: IP would send to a whole group what is for one host,
-/// and have each group joined for that. `payload` as for [`read`].
-pub fn claims_group(ethertype: EtherType, payload: &mut [u8]) -> bool {
+/// Why a frame from the fabric is not for IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It says that a neighbour is at a group. No neighbour is: IP would send to a whole group what is for one host, and have each group
+    /// joined for that.
+    Group,
+    /// It has not the form of RFC 4391. IP takes more: ARP of any hardware type, ARP without hardware addresses (RFC 1868), and neighbour
+    /// discovery in fragments (RFC 6980). What such a frame says is not looked at here, so IP must not read it.
+    Form,
+}
+
+/// Why a frame of ARP or IPv6 must not reach IP; `None` if it may. `payload` is whole, and its link-layer options are as IP has them.
+pub fn refuse(ethertype: EtherType, payload: &mut [u8]) -> Option<Refusal> {
     match ethertype {
-        EtherType::ARP => arp_sender(payload).is_some_and(|sender| is_of_group(&sender)),
-        EtherType::IPV6 => nd::any_link_address(payload, is_of_group),
-        _ => false,
+        EtherType::ARP => match arp_sender(payload) {
+            None => Some(Refusal::Form),
+            Some(sender) => is_of_group(&sender).then_some(Refusal::Group),
+        },
+        EtherType::IPV6 if nd::is_fragment_of_discovery(payload) => Some(Refusal::Form),
+        EtherType::IPV6 => nd::any_link_address(payload, is_of_group).then_some(Refusal::Group),
+        _ => None,
     }
 }
 
@@ -201,11 +215,11 @@ fn is_of_group(link: &LinkAddr) -> bool {
     link.is_multicast() || link.gid().is_multicast()
 }
 
-/// The sender's hardware address of any ARP packet over InfiniBand.
+/// The sender's hardware address in ARP of any operation; `None` unless it is whole and has the form of RFC 4391.
 fn arp_sender(payload: &[u8]) -> Option<LinkAddr> {
     let (header, rest) = payload.split_at_checked(8)?;
-    let over_infiniband = header[..2] == [0, 32] && usize::from(header[4]) == LinkAddr::LEN;
-    if over_infiniband { LinkAddr::from_slice(rest) } else { None }
+    let is_whole = header[..6] == ARP_HEADER && rest.len() >= 2 * PAIR;
+    if is_whole { LinkAddr::from_slice(rest) } else { None }
 }
 
 /// The IP address that a frame asks for; `None` for all that is no question of ARP or neighbour discovery. `payload` as in [`read`].
@@ -227,12 +241,13 @@ pub fn asked_for(ethertype: EtherType, payload: &[u8]) -> Option<IpAddr> {
 /// Bytes of a link address and an IP address in ARP.
 const PAIR: usize = LinkAddr::LEN + 4;
 
-/// RFC 4391 section 9.2: hardware type 32, addresses of 20 and 4 bytes.
+/// RFC 4391 section 9.2: hardware type 32, protocol IPv4, addresses of 20 and 4 bytes.
+const ARP_HEADER: [u8; 6] = [0, 32, 8, 0, 20, 4];
+
 fn arp_pairs(payload: &[u8]) -> Option<(u16, &[u8])> {
-    const HEADER: [u8; 6] = [0, 32, 8, 0, 20, 4];
     let (header, rest) = payload.split_at_checked(8)?;
     let operation = u16::from_be_bytes([header[6], header[7]]);
-    (header[..6] == HEADER && matches!(operation, 1 | 2)).then_some((operation, rest))
+    (header[..6] == ARP_HEADER && matches!(operation, 1 | 2)).then_some((operation, rest))
 }
 
 fn arp(payload: &[u8], direction: Direction) -> Option<Neighbour> {

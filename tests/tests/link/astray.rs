@@ -102,6 +102,48 @@ fn who_is_said_to_be_at_a_group_is_nobody_for_ip() {
     });
 }
 
+/// ARP that IP takes although RFC 4391 has another form, and neighbour discovery with longer options or in fragments. All of it passed.
+#[test]
+fn a_group_is_no_neighbour_in_whatever_form_ip_takes() {
+    holds(|bench| {
+        let (alpha, arps) = bench.alpha.open_up(ARP);
+        let (alpha6, discovered) = bench.alpha.open_up(IPV6);
+        let (beta, _) = bench.beta.open_up(ARP);
+        let (beta6, _) = bench.beta.open_up(IPV6);
+        let (own, to) = (address_of(&beta), address_of(&alpha));
+        let longer = |link| {
+            let mut packet = discovery(SOLICITATION, link);
+            (packet[5], packet[65]) = (56, 4);
+            [&packet[..], &[0; 8]].concat()
+        };
+        send(&beta6, to, &longer(own));
+        bench.settle();
+        assert!(discovered.try_next().is_some(), "of a port it is taken");
+        let (mut of_group, mut of_form) = (0, 0);
+        for claimed in of_groups() {
+            send(&beta6, to, &longer(claimed));
+            of_group += 1;
+            for (offset, value) in [(1, 1), (1, 6), (4, 0), (4, 6), (5, 16)] {
+                let mut packet = arp(1, claimed);
+                packet[offset] = value;
+                send(&beta, to, &packet);
+                of_form += 1;
+            }
+            send(&beta, to, &arp(1, claimed)[..55]);
+            let mut fragment = discovery(SOLICITATION, claimed);
+            fragment.splice(40..40, [58, 0, 0, 1, 0, 0, 0, 7]);
+            (fragment[5], fragment[6]) = (56, 44);
+            send(&beta6, to, &fragment);
+            of_form += 2;
+        }
+        bench.settle();
+        assert_eq!((arps.try_next().is_some(), discovered.try_next().is_some()), (false, false));
+        assert_eq!(bench.alpha.counter("rx_drop_group_sender"), of_group);
+        assert_eq!(bench.alpha.counter("rx_drop_neighbour_form"), of_form);
+        drop((alpha, alpha6));
+    });
+}
+
 fn joins(bench: &Bench) -> u64 {
     bench.alpha.calls("ibt_join_mcg")
 }
@@ -117,6 +159,7 @@ fn what_is_for_one_host_joins_no_group() {
         let mut astray = 0;
         for (sap, packet) in cases {
             let (alpha, _) = bench.alpha.open_up(sap);
+            bench.settle();
             let before = joins(bench);
             for to in of_groups().into_iter().filter(|to| to.0[16..] != [0xff; 4]) {
                 send(&alpha, to, &packet);
@@ -124,8 +167,61 @@ fn what_is_for_one_host_joins_no_group() {
             }
             bench.settle();
             assert_eq!(joins(bench), before, "{sap:#x}");
-            assert_eq!(bench.alpha.counter("tx_drop_bad_destination"), astray);
+            assert_eq!(
+                bench.alpha.counter("tx_drop_bad_destination"),
+                astray,
+                "{:?}",
+                bench.alpha.counters()
+            );
         }
+    });
+}
+
+/// A group that is sent to already was not looked at, nor was the broadcast group.
+#[test]
+fn what_is_for_one_host_goes_to_no_group_that_is_in_use() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(IPV6);
+        let (beta, heard) = bench.beta.open_up(IPV6);
+        let (broadcast, joined) = (alpha.details().broadcast, group(0x0e01_0203));
+        beta.enable_multicast(joined).unwrap();
+        bench.settle();
+        let mut packet = discovery(200, link(0x48, 0xfe80 << 48, 9));
+        let dropped = || bench.alpha.counter("tx_drop_bad_destination");
+        packet[24] = 0xff;
+        for to in [broadcast, joined] {
+            // The first one has the group joined, and may be sent before the switches know.
+            send(&alpha, to, &packet);
+            bench.settle();
+            while heard.try_next().is_some() {}
+            for (first, arrive, dropped_now) in [(0xff, 1, 0), (0xfe, 0, 1), (0x20, 0, 1), (0xff, 1, 0)] {
+                let before = dropped();
+                packet[24] = first;
+                send(&alpha, to, &packet);
+                bench.settle();
+                let came = std::iter::from_fn(|| heard.try_next()).count();
+                assert_eq!((came, dropped() - before), (arrive, dropped_now), "{to:?} {first:#x}");
+            }
+        }
+        drop(beta);
+    });
+}
+
+/// IP alone knows which addresses are broadcast addresses of IPv4.
+#[test]
+fn ipv4_goes_to_the_broadcast_group_as_ip_says() {
+    holds(|bench| {
+        let (alpha, _) = bench.alpha.open_up(IPV4);
+        let (beta, heard) = bench.beta.open_up(IPV4);
+        let mut packet = vec![0; 28];
+        (packet[0], packet[3]) = (0x45, 28);
+        for to in [[255; 4], [10, 255, 255, 255], [10, 0, 0, 0], [10, 0, 0, 254], [224, 0, 0, 1]] {
+            packet[16..20].copy_from_slice(&to);
+            send(&alpha, alpha.details().broadcast, &packet);
+        }
+        bench.settle();
+        assert_eq!(std::iter::from_fn(|| heard.try_next()).count(), 5);
+        drop(beta);
     });
 }
 

@@ -43,8 +43,7 @@ fn end_of(kind: Malformed) -> End {
         Malformed::NdOptionCut => End::Up(SOLICITATION + 5),
         Malformed::NdOptionEmpty | Malformed::NdOptionTooLong => End::Up(SOLICITATION + 8),
         Malformed::NdWithoutOption => End::Up(SOLICITATION),
-        Malformed::ArpCut => End::Up(20),
-        Malformed::ArpAddressTooLong => End::Up(56),
+        Malformed::ArpCut | Malformed::ArpAddressTooLong => End::Driver("rx_drop_neighbour_form"),
         Malformed::MulticastWithoutGrh | Malformed::GrhOtherPort => End::Adapter(Reason::WrongGid),
         Malformed::GrhOtherGroup | Malformed::GroupOfOtherPartition | Malformed::GroupOfOtherScope => {
             End::Adapter(Reason::NoQp)

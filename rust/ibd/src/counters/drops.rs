@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 
 use ipoib::header::Rejected;
+use ipoib::neighbours::Refusal;
 use ipoib::paths;
 
 /// Why a packet to send was dropped.
@@ -53,6 +54,8 @@ pub(crate) enum RxDrop {
     LinkReset,
     /// ARP or neighbour discovery that says that a neighbour is at a group.
     GroupSender,
+    /// ARP that has not the form of RFC 4391, or neighbour discovery in fragments.
+    NeighbourForm,
 }
 
 /// One name for each [`TxDrop`], in its order.
@@ -73,13 +76,14 @@ pub(super) const TX_NAMES: [&CStr; TxDrop::NoLargeBuffer as usize + 1] = [
 ];
 
 /// One name for each [`RxDrop`], in its order.
-pub(super) const RX_NAMES: [&CStr; RxDrop::GroupSender as usize + 1] = [
+pub(super) const RX_NAMES: [&CStr; RxDrop::NeighbourForm as usize + 1] = [
     c"rx_drop_own_multicast",
     c"rx_drop_short",
     c"rx_drop_completion",
     c"rx_drop_no_memory",
     c"rx_drop_link_reset",
     c"rx_drop_group_sender",
+    c"rx_drop_neighbour_form",
 ];
 
 impl TxDrop {
@@ -105,6 +109,15 @@ impl From<paths::DropReason> for TxDrop {
             paths::DropReason::TableFull => Self::TableFull,
             paths::DropReason::Answers => Self::Answers,
             paths::DropReason::LinkReset => Self::LinkReset,
+        }
+    }
+}
+
+impl From<Refusal> for RxDrop {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Group => Self::GroupSender,
+            Refusal::Form => Self::NeighbourForm,
         }
     }
 }

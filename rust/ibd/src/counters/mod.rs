@@ -86,7 +86,10 @@ impl Counters {
                     + self.over_rings(|ring| &ring.failed)
             }
             Stat::NoTransmitBuffer => self.over_rings(|ring| &ring.put_off),
-            Stat::ReceiveErrors => rx.drop_count(RxDrop::Short) + rx.drop_count(RxDrop::Completion),
+            Stat::ReceiveErrors => {
+                let errors = [RxDrop::Short, RxDrop::Completion, RxDrop::NeighbourForm];
+                errors.into_iter().map(|reason| rx.drop_count(reason)).sum()
+            }
             Stat::NoReceiveBuffer => rx.drop_count(RxDrop::NoMemory),
             _ => return None,
         })

@@ -201,6 +201,28 @@ fn what_ip_discards_teaches_nothing() {
     }
 }
 
+/// IP takes all of these but the short ones. They passed, and what they say was not looked at.
+#[test]
+fn arp_in_another_form_is_refused() {
+    let group = LinkAddr::multicast(Mgid::broadcast(Scope::LinkLocal, PKey::new(0xffff).unwrap()));
+    let frame = |sender, operation| arp_frame(operation, [(sender, v4(9)), (LinkAddr::default(), v4(1))]);
+    for operation in [0, 1, 2, 3, 9] {
+        assert_eq!(refuse(EtherType::ARP, &mut frame(link(2), operation)), None);
+        assert_eq!(refuse(EtherType::ARP, &mut frame(group, operation)), Some(Refusal::Group));
+        for (offset, value) in
+            [(0, 1), (1, 1), (1, 6), (2, 0), (3, 6), (4, 0), (4, 6), (4, 21), (5, 0), (5, 16)]
+        {
+            let mut odd = frame(group, operation);
+            odd[offset] = value;
+            assert_eq!(refuse(EtherType::ARP, &mut odd), Some(Refusal::Form), "byte {offset} = {value}");
+        }
+        for len in 0..56 {
+            let short = &mut frame(group, operation)[..len];
+            assert_eq!(refuse(EtherType::ARP, short), Some(Refusal::Form), "{len} bytes");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn whatever_a_frame_says_a_neighbour_is_one_host(bytes in prop::collection::vec(any::<u8>(), 0..200), which in 0usize..4) {

@@ -63,7 +63,7 @@ impl Receiver {
 }
 
 /// Neighbour discovery has spare bytes elsewhere on the wire, and says, as ARP does, who has which address; messages of routers do not.
-/// What says that a neighbour is at a group is not for IP.
+/// What says that a neighbour is at a group is not for IP, nor what says it in a form that is not looked at here.
 #[inline(never)]
 pub(in crate::link) fn look_closer(
     control: &Monitor<Control>,
@@ -78,14 +78,14 @@ pub(in crate::link) fn look_closer(
     if is_discovery {
         nd::pad_for_ip(payload, own);
     }
-    if is_discovery || ethertype == EtherType::ARP {
-        if neighbours::claims_group(ethertype, payload) {
-            return Err(RxDrop::GroupSender);
-        }
-        if let Some(news) = neighbours::read(ethertype, payload, Direction::In) {
-            let is_question = neighbours::asked_for(ethertype, payload).is_some();
-            learn(&mut control.lock(), news, sender, is_question);
-        }
+    if let Some(refusal) = neighbours::refuse(ethertype, payload) {
+        return Err(refusal.into());
+    }
+    if (is_discovery || ethertype == EtherType::ARP)
+        && let Some(news) = neighbours::read(ethertype, payload, Direction::In)
+    {
+        let is_question = neighbours::asked_for(ethertype, payload).is_some();
+        learn(&mut control.lock(), news, sender, is_question);
     }
     Ok(())
 }

@@ -13,6 +13,8 @@ pub(super) const ADDRESSES_LEN: usize = 40;
 /// Where the headers of IP have the destination.
 const IPV4_DESTINATION: usize = 16;
 const IPV6_DESTINATION: usize = 24;
+/// Bytes of a header that have it.
+const DESTINATIONS_LEN: usize = IPV6_DESTINATION + 16;
 const IPV4_MIN: usize = 20;
 const TCP_MIN: usize = 20;
 const TCP: u8 = 6;
@@ -23,6 +25,7 @@ pub(super) struct Plain<'a> {
     /// IPoIB header and payload.
     pub(super) message: &'a [u8],
     pub(super) checksum: bool,
+    ethertype: EtherType,
 }
 
 impl<'a> Plain<'a> {
@@ -30,7 +33,8 @@ impl<'a> Plain<'a> {
     #[inline(always)]
     pub(super) fn read(packet: &'a Mblk) -> Option<Self> {
         let (to, message) = packet.only_block()?.split_first_chunk::<ADDRESSES_LEN>()?;
-        let is_ip = match EtherType(u16::from_be_bytes(*message.first_chunk()?)) {
+        let ethertype = EtherType(u16::from_be_bytes(*message.first_chunk()?));
+        let is_ip = match ethertype {
             EtherType::IPV4 => true,
             EtherType::IPV6 => !nd::may_have_link_addresses(message.get(IPOIB_HEADER_LEN..)?),
             _ => false,
@@ -40,7 +44,15 @@ impl<'a> Plain<'a> {
             return None;
         }
         let checksum = asked & (Offload::FULL | Offload::IPV4_HEADER) != 0;
-        Some(Self { to: AddrWords::read(to.last_chunk()?), message, checksum })
+        Some(Self { to: AddrWords::read(to.last_chunk()?), message, checksum, ethertype })
+    }
+
+    /// As [`Frame::is_astray`].
+    #[inline(always)]
+    pub(super) fn is_astray(&self) -> bool {
+        let cast = self.to.cast();
+        cast != Cast::Unicast
+            && is_astray(cast, self.ethertype, self.message.get(IPOIB_HEADER_LEN..).unwrap_or_default())
     }
 }
 
@@ -77,17 +89,12 @@ impl Frame {
         }
     }
 
-    /// Whether it is for one host by what is in it: ARP, which asks all hosts or answers one, or IP to an address that is no group's. To a
-    /// group other than the broadcast group it goes only if a neighbour has told a wrong link address.
-    pub(super) fn is_for_one_host(&self, packet: &Mblk) -> bool {
-        let (at, is_group): (usize, fn(u8) -> bool) = match self.ethertype {
-            EtherType::ARP => return true,
-            EtherType::IPV4 => (IPV4_DESTINATION, |first| first >> 4 == 0xe),
-            EtherType::IPV6 => (IPV6_DESTINATION, |first| first == 0xff),
-            _ => return false,
-        };
-        let mut first = [0];
-        packet.copy_to(PSEUDO_HEADER_LEN + at, &mut first) == 1 && !is_group(first[0])
+    /// Whether it is for one host by what is in it, and would go to a group ([`is_astray`]).
+    pub(super) fn is_astray(&self, packet: &Mblk) -> bool {
+        let mut payload = [0; DESTINATIONS_LEN];
+        let len =
+            if self.cast == Cast::Unicast { 0 } else { packet.copy_to(PSEUDO_HEADER_LEN, &mut payload) };
+        is_astray(self.cast, self.ethertype, payload.get(..len).unwrap_or_default())
     }
 
     fn may_be_discovery(&self, packet: &Mblk) -> bool {
@@ -114,6 +121,22 @@ impl Frame {
         let packets = payload.div_ceil(mss.max(1)).max(1);
         Wire { cast, packets, bytes: payload.saturating_add(packets.saturating_mul(header_len)) }
     }
+}
+
+/// Whether a packet is for one host and would go to a group: a neighbour has told a wrong link address. ARP asks all hosts or answers one.
+/// IPv6 never goes to the broadcast group. IPv4 does, and the driver cannot tell which destinations are broadcast addresses: netmasks are
+/// IP's, and the administrator may choose any address (`ifconfig broadcast`). A neighbour at the broadcast group is refused when it
+/// [says so](neighbours::refuse).
+#[inline(never)]
+fn is_astray(cast: Cast, ethertype: EtherType, payload: &[u8]) -> bool {
+    let is_for_one_host = match ethertype {
+        EtherType::ARP => return cast == Cast::Multicast,
+        EtherType::IPV4 if cast == Cast::Broadcast => false,
+        EtherType::IPV4 => payload.get(IPV4_DESTINATION).is_some_and(|first| first >> 4 != 0xe),
+        EtherType::IPV6 => payload.get(IPV6_DESTINATION).is_some_and(|first| *first != 0xff),
+        _ => false,
+    };
+    cast != Cast::Unicast && is_for_one_host
 }
 
 /// One send as it goes on the wire: so many packets, and bytes of IPoIB headers and payload in all.

@@ -60,6 +60,7 @@ impl Transmitter {
             && let Some(neighbour) = neighbours.get(plain.to)
             && neighbour.validity().holds()
             && neighbour.carries(plain.message.len())
+            && !plain.is_astray()
         {
             neighbour.validity().note_use();
             let wire = Wire::one(plain.to.cast(), plain.message.len() as u32);
@@ -119,8 +120,7 @@ impl Transmitter {
                 NotSent::Dropped(packet, TxDrop::LinkDown)
             });
         };
-        let astray = |to: &LinkAddr| to.cast() == Cast::Multicast && frame.is_for_one_host(&packet);
-        let Some(to) = to.canonical().filter(|to| !astray(to)) else {
+        let Some(to) = to.canonical().filter(|_| !frame.is_astray(&packet)) else {
             return Err(NotSent::Dropped(packet, TxDrop::BadDestination));
         };
         if open.abilities.connected {
