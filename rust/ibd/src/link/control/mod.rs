@@ -270,6 +270,7 @@ impl Control {
         if let Ok(found) = &result {
             let by = *found.handle.address();
             self.tell_outgoing(|outgoing| outgoing.path_is(&to, &by, now));
+            self.acquaintances.reach(&to);
         }
         self.paths.handle_event(now, paths::Event::LookedUp(to, result));
     }

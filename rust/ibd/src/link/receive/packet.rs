@@ -93,13 +93,14 @@ pub(in crate::link) fn look_closer(
 /// Takes what a frame says of a neighbour. The address has spoken for itself if the `sender` of the route header has its GID, or, without that
 /// header, if it answers.
 fn learn(control: &mut Control, news: News, sender: Option<Gid>, is_question: bool) {
-    control.neighbours.learn(now(), news);
+    let now = now();
+    control.neighbours.learn(now, news);
     let Some(neighbour) = news.neighbour() else { return };
     match sender.filter(|sender| sender.guid != 0) {
         Some(sender) if sender != neighbour.link.gid() => {}
-        Some(_) => control.acquaintances.hear(neighbour.ip, &neighbour.link, true),
+        Some(_) => control.acquaintances.hear(now, neighbour.ip, &neighbour.link, true),
         None if is_question => {}
-        None => control.acquaintances.hear(neighbour.ip, &neighbour.link, false),
+        None => control.acquaintances.hear(now, neighbour.ip, &neighbour.link, false),
     }
 }
 

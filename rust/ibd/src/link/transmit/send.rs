@@ -184,7 +184,7 @@ impl Transmitter {
         let payload = prefix.get(..len).unwrap_or_default();
         let mut control = self.control.lock();
         if let Some(asked) = neighbours::asked_for(frame.ethertype, payload) {
-            control.acquaintances.ask(asked);
+            control.acquaintances.ask(now(), asked);
         }
         if frame.cast != Cast::Broadcast
             && let Some(neighbour) = neighbours::read(frame.ethertype, payload, Direction::Out(to))
