@@ -238,6 +238,13 @@ pub fn asked_for(ethertype: EtherType, payload: &[u8]) -> Option<IpAddr> {
     }
 }
 
+/// Whether a frame asks for a neighbour that IP has a packet for: a solicitation with a source. One without asks whether another host has the
+/// address that IP is about to take, which no other host makes it do. `payload` as in [`read`].
+pub fn solicits(ethertype: EtherType, payload: &[u8]) -> bool {
+    let message = if ethertype == EtherType::IPV6 { nd::Message::parse(payload) } else { None };
+    message.is_some_and(|message| message.kind == nd::Kind::Solicitation && message.source != [0; 16])
+}
+
 /// Bytes of a link address and an IP address in ARP.
 const PAIR: usize = LinkAddr::LEN + 4;
 

@@ -25,6 +25,7 @@ mod interrupts;
 mod late;
 mod lent;
 mod loaded;
+mod made_up;
 mod malformed;
 mod memory;
 mod mtu;

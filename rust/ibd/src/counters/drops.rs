@@ -28,6 +28,8 @@ pub(crate) enum TxDrop {
     TableFull,
     /// See [`paths::DropReason::Answers`].
     Answers,
+    /// See [`paths::DropReason::Questions`].
+    Questions,
     /// See [`paths::DropReason::LinkReset`].
     LinkReset,
     /// The adapter takes no sends: the queue pair has failed, or is full.
@@ -69,6 +71,7 @@ pub(super) const TX_NAMES: [&CStr; TxDrop::NoLargeBuffer as usize + 1] = [
     c"tx_drop_queue_full",
     c"tx_drop_table_full",
     c"tx_drop_answers",
+    c"tx_drop_questions",
     c"tx_drop_link_reset",
     c"tx_drop_post_failed",
     c"tx_drop_refused",
@@ -108,6 +111,7 @@ impl From<paths::DropReason> for TxDrop {
             paths::DropReason::QueueFull => Self::QueueFull,
             paths::DropReason::TableFull => Self::TableFull,
             paths::DropReason::Answers => Self::Answers,
+            paths::DropReason::Questions => Self::Questions,
             paths::DropReason::LinkReset => Self::LinkReset,
         }
     }

@@ -2,9 +2,10 @@
 
 use core::ops::DerefMut;
 
-use super::{Action, Asker, GroupSlot, Groups, JoinError, Mode, NOTICES, Resolved, SENT, StandIn};
+use super::{Action, Asker, Group, GroupSlot, Groups, JoinError, Mode, NOTICES, Resolved, SENT, StandIn};
 use crate::addr::Mgid;
 use crate::table::Id;
+use crate::time::Instant;
 
 impl<G, S> Groups<G, S>
 where
@@ -68,10 +69,16 @@ where
         }
     }
 
-    /// The send-only join was refused: nobody has created the group. Its packets go to the all-routers group.
-    pub(super) fn redirect(&mut self, id: Id, to: Mgid) {
+    /// The send-only join was refused: no port has created the group. Its packets go to the all-routers group. Where the SA has refused that a
+    /// while ago, it is not asked again for each group that any host makes IP send to.
+    pub(super) fn redirect(&mut self, now: Instant, id: Id, to: Mgid) {
         let routers = self.all_routers(to).filter(|routers| routers.canonical() != to.canonical());
         let Some(routers) = routers else { return self.conclude(id, Err(JoinError::Refused)) };
+        let is_ready = |id| self.table.get(id).is_some_and(Group::is_ready);
+        if self.absent.contains(now, routers) && !self.table.find(&routers.canonical()).is_some_and(is_ready)
+        {
+            return self.conclude(id, Err(JoinError::Refused));
+        }
         match self.place_to_stand_in(routers) {
             Err(error) => self.answer(id, Err(error)),
             Ok(routers) if self.see_that_it_is_held(routers) => self.answer(id, Ok(StandIn::AllRouters)),
@@ -105,7 +112,7 @@ where
         }
     }
 
-    fn all_routers(&self, of: Mgid) -> Option<Mgid> {
+    pub(super) fn all_routers(&self, of: Mgid) -> Option<Mgid> {
         let Mode::Up(scope, pkey) = self.mode else { return None };
         Some(Mgid::all_routers(of.signature()?, scope, pkey))
     }

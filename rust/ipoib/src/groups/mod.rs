@@ -20,6 +20,9 @@ mod reconcile;
 mod room;
 #[cfg(test)]
 mod room_tests;
+mod stand_in;
+#[cfg(test)]
+mod stand_in_tests;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +36,7 @@ use crate::table::{Id, Key, Slot, Table, mix};
 use crate::time::Instant;
 pub use counts::Counts;
 use room::Room;
+use stand_in::Absent;
 
 /// Room for one group.
 pub type GroupSlot<G> = Slot<Mgid, Group<G>, LISTS>;
@@ -508,6 +512,8 @@ pub struct Groups<G, S> {
     doubt: Option<Instant>,
     room: Room,
     forget_all: bool,
+    /// The all-routers groups that do not stand in.
+    absent: Absent,
     jitter: Jitter,
 }
 
@@ -532,6 +538,7 @@ where
             doubt: None,
             room: Room::default(),
             forget_all: false,
+            absent: Absent::default(),
             jitter: Jitter::new(seed),
         }
     }
@@ -635,6 +642,7 @@ where
             Event::Down => self.down(Mode::Down),
             Event::Deaf(group) => self.deaf(now, group),
             Event::Renew => {
+                self.absent = Absent::default();
                 self.for_each(Self::renew);
                 self.list_again();
             }
@@ -729,6 +737,7 @@ where
 
     fn up(&mut self, scope: Scope, pkey: PKey) {
         self.mode = Mode::Up(scope, pkey);
+        self.absent = Absent::default();
         self.for_each(Self::try_now);
         self.list_again();
     }

@@ -78,6 +78,7 @@ where
         if !ours {
             return;
         }
+        self.absent.forget(group);
         let known = self.table.find(&group.canonical());
         let id = match (known, self.promiscuous) {
             (Some(id), _) => id,

@@ -334,7 +334,7 @@ where
             return;
         }
         if role == Roles::SEND_ONLY {
-            return self.refused_to_send(id, wire, error);
+            return self.refused_to_send(now, id, wire, error);
         }
         let again = group.held.as_ref().is_some_and(|held| held.info.is_some());
         let down = !matches!(self.mode, Mode::Up(..)) || error == JoinError::LinkDown;
@@ -368,13 +368,16 @@ where
     }
 
     /// Nobody but the one who asked needs this group: no retry of its own. A membership that cannot be renewed is given up.
-    fn refused_to_send(&mut self, id: Id, wire: Mgid, error: JoinError) {
+    fn refused_to_send(&mut self, now: Instant, id: Id, wire: Mgid, error: JoinError) {
+        if error == JoinError::Refused && self.all_routers(wire) == Some(wire) {
+            self.absent.note(wire, now + self.config.stand_in);
+        }
         let Some(group) = self.table.get_mut(id) else { return };
         group.send = false;
         let asked = group.asker == Asker::Waits;
         self.tell_to_forget(id);
         match error {
-            JoinError::Refused if asked => self.redirect(id, wire),
+            JoinError::Refused if asked => self.redirect(now, id, wire),
             _ => self.conclude(id, Err(error)),
         }
     }

@@ -5,10 +5,13 @@
 pub enum Cause {
     /// It answers a frame that any host may have made up: a unicast message of ARP or of neighbour discovery.
     Stranger,
-    /// The same, to an address that has [spoken for itself](crate::acquaintances).
+    /// The same, to an address that has [spoken for itself](crate::acquaintances). Of a question to a group: about an address whose neighbour
+    /// has.
     Newcomer,
-    /// Everything else. While too many answers wait it is one, too, unless its address has spoken for itself: a host that forges a
-    /// question in another name can go on and forge a ping.
+    /// Everything else, to an address that has not spoken for itself: a host that forges a question in another name can go on, then or much
+    /// later, and forge a ping. While too many answers wait it is one of them.
+    Unproved,
+    /// Everything else.
     Own,
 }
 
@@ -26,12 +29,18 @@ impl Cause {
     }
 
     /// How many there are.
-    pub(super) const ALL: usize = 3;
+    pub(super) const ALL: usize = 4;
+
+    /// Whether IP only answers, or asks because of a frame that any host may have made up.
+    pub(super) fn is_answer(self) -> bool {
+        matches!(self, Self::Stranger | Self::Newcomer)
+    }
 
     /// What an address is looked up for from now on. The second packet to a stranger makes it no acquaintance: a host that forges one
     /// frame forges two.
     pub(super) fn or_better(self, other: Self) -> Self {
         match (self, other) {
+            (_, Self::Own) => Self::Own,
             (Self::Stranger, Self::Newcomer) => Self::Newcomer,
             _ => self,
         }
@@ -47,9 +56,15 @@ impl Shown {
     /// What it is taken for; `scarce` says whether too many answers wait.
     pub(super) fn taken_for(self, scarce: bool) -> Cause {
         match self {
-            Self { cause: Cause::Own, known } if known || !scarce => Cause::Own,
-            Self { known: true, .. } => Cause::Newcomer,
+            Self { cause: Cause::Own, known: true } => Cause::Own,
+            Self { cause: Cause::Own | Cause::Unproved, known: false } if !scarce => Cause::Unproved,
+            Self { cause: Cause::Newcomer, .. } | Self { known: true, .. } => Cause::Newcomer,
             Self { known: false, .. } => Cause::Stranger,
         }
+    }
+
+    /// The same of a packet to a group. Groups do not speak.
+    pub(super) fn taken_for_group(self) -> Cause {
+        self.cause
     }
 }

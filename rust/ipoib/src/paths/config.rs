@@ -28,6 +28,11 @@ pub struct Config {
     pub answers_at_once: u16,
     /// one more in each such time.
     pub answers_pace: Duration,
+    /// The same of addresses that have not spoken for themselves, which IP sends to all the same: more of them, since they may be neighbours
+    /// that IP has known for longer than the link.
+    pub unproved_at_once: u16,
+    /// One more in each such time.
+    pub unproved_pace: Duration,
     /// How long after an answer found no room what goes to an address without a path is an answer unless its neighbour has spoken for itself.
     pub scarce: Duration,
 }
@@ -46,6 +51,8 @@ impl Default for Config {
             spread: Duration::from_secs(60),
             answers_at_once: 200,
             answers_pace: Duration::from_millis(5),
+            unproved_at_once: 400,
+            unproved_pace: Duration::from_millis(2),
             scarce: Duration::from_secs(10),
         }
     }

@@ -2,16 +2,22 @@
 
 use core::ops::{Deref, DerefMut};
 
+use super::lists::{
+    ASKED, BACKGROUND, GROUPS, GROUPS_OF_NEWCOMERS, GROUPS_OF_STRANGERS, NEWCOMERS, STRANGERS, UNPROVED,
+    URGENT,
+};
 use super::{
-    ASKED, BACKGROUND, Cause, DenialEpoch, DropReason, Followed, GROUPS, Handle, Lookup, LookupError,
-    NEWCOMERS, PacketSlot, PathSlot, Paths, Resolution, STRANGERS, State, Trust, URGENT,
+    Cause, DenialEpoch, DropReason, Followed, Handle, Lookup, LookupError, PacketSlot, PathSlot, Paths,
+    Resolution, State, Trust,
 };
 use crate::addr::{Gid, LinkAddr};
 use crate::table::Id;
 use crate::time::Instant;
 
 /// The lists of ports that wait for a lookup, the most urgent first.
-const OF_PORTS: [usize; 4] = [URGENT, NEWCOMERS, STRANGERS, BACKGROUND];
+const OF_PORTS: [usize; 5] = [URGENT, UNPROVED, NEWCOMERS, STRANGERS, BACKGROUND];
+/// Those of groups.
+const OF_GROUPS: [usize; 3] = [GROUPS, GROUPS_OF_NEWCOMERS, GROUPS_OF_STRANGERS];
 
 /// An address that is to be found a way to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,15 +42,22 @@ where
         let Some(path) = self.table.get_mut(id) else { return };
         if matches!(path.lookup, Lookup::None | Lookup::Wanted) {
             path.lookup = Lookup::Wanted;
-            let background = matches!(path.state, State::Ready(_)) || path.packets.is_empty();
+            let works = matches!(path.state, State::Ready(_));
+            // One that has proved nothing is paid for although its packet had to go.
+            let background = works || path.packets.is_empty() && path.cause != Cause::Unproved;
             let list = match path.cause {
-                _ if is_group => GROUPS,
+                Cause::Own | Cause::Unproved if is_group => GROUPS,
+                _ if is_group && works => GROUPS,
+                Cause::Newcomer if is_group => GROUPS_OF_NEWCOMERS,
+                Cause::Stranger if is_group => GROUPS_OF_STRANGERS,
                 _ if background => BACKGROUND,
                 Cause::Own => URGENT,
+                Cause::Unproved => UNPROVED,
                 Cause::Newcomer => NEWCOMERS,
                 Cause::Stranger => STRANGERS,
             };
-            for other in OF_PORTS.into_iter().filter(|other| *other != list) {
+            let lists = if is_group { &OF_GROUPS[..] } else { &OF_PORTS[..] };
+            for other in lists.iter().copied().filter(|other| *other != list) {
                 self.table.unlist(other, id);
             }
             if !self.table.is_listed(list, id) {
@@ -58,7 +71,9 @@ where
     /// there is none or no other lookup may start. Ports first. Call until `None` after every [`Paths::submit`], event and timeout.
     /// `follow` says whether an address may be given the way of another one of its port.
     pub fn next_lookup(&mut self, now: Instant, follow: bool) -> Option<Next<H>> {
-        self.bucket.forget();
+        for bucket in [&mut self.bucket, &mut self.bucket_of_unproved, &mut self.bucket_of_questions] {
+            bucket.forget();
+        }
         let (id, way) = match self.next_port(now, follow) {
             Some(next) => {
                 self.ports_out += 1;
@@ -66,7 +81,7 @@ where
                 next
             }
             None => {
-                let id = self.next_group()?;
+                let id = self.next_group(now)?;
                 self.groups_out += 1;
                 (id, None)
             }
@@ -91,8 +106,8 @@ where
     /// for answers and one is in the background, if there are such.
     fn next_port(&mut self, now: Instant, follow: bool) -> Option<(Id, Option<(H, Followed)>)> {
         let first = match self.turn % 4 {
-            1 => [NEWCOMERS, STRANGERS, URGENT, BACKGROUND],
-            3 => [BACKGROUND, URGENT, NEWCOMERS, STRANGERS],
+            1 => [NEWCOMERS, STRANGERS, URGENT, UNPROVED, BACKGROUND],
+            3 => [BACKGROUND, URGENT, UNPROVED, NEWCOMERS, STRANGERS],
             _ => OF_PORTS,
         };
         first.into_iter().find_map(|list| self.next_of(now, list, follow))
@@ -100,7 +115,6 @@ where
 
     /// The next one of a list. Those that share the answer another one waits for are taken off it.
     fn next_of(&mut self, now: Instant, list: usize, follow: bool) -> Option<(Id, Option<(H, Followed)>)> {
-        let is_answer = matches!(list, NEWCOMERS | STRANGERS);
         if !self.has_lookup_for(list) {
             return None;
         }
@@ -115,23 +129,35 @@ where
                 self.settle(id);
                 continue;
             }
-            if is_answer && way.is_none() && !self.bucket.take(now) {
+            let out_for = match list {
+                NEWCOMERS | STRANGERS => Cause::Stranger,
+                UNPROVED => Cause::Unproved,
+                _ => Cause::Own,
+            };
+            let bucket = match out_for {
+                Cause::Unproved => Some(&mut self.bucket_of_unproved),
+                Cause::Stranger | Cause::Newcomer => Some(&mut self.bucket),
+                Cause::Own => None,
+            };
+            if way.is_none() && bucket.is_some_and(|bucket| !bucket.take(now)) {
                 return None;
             }
             self.table.unlist(list, id);
-            self.table.get_mut(id)?.for_answer = is_answer;
-            self.answers_out += u16::from(is_answer);
+            self.table.get_mut(id)?.out_for = out_for;
+            self.answers_out += u16::from(out_for == Cause::Stranger);
+            self.unproved_out += u16::from(out_for == Cause::Unproved);
             return Some((id, way));
         }
     }
 
     /// Whether another lookup may start. Refreshing leaves half of the room to ports whose packets wait, unless it is its turn; answers
-    /// have a quarter.
+    /// have a quarter, and what has proved nothing leaves an eighth.
     fn has_lookup_for(&self, list: usize) -> bool {
         let limit = self.config.lookups.max(1);
         self.ports_out < limit
             && match list {
                 NEWCOMERS | STRANGERS => self.answers_out < limit.div_ceil(4),
+                UNPROVED => self.unproved_out < limit - limit / 8,
                 BACKGROUND => self.turn % 4 == 3 || self.ports_out < limit.div_ceil(2),
                 _ => true,
             }
@@ -149,11 +175,25 @@ where
         false
     }
 
-    fn next_group(&mut self) -> Option<Id> {
-        if self.groups_out >= self.config.lookups.max(1) {
+    /// A group to look up: those first that no stranger has caused. The others have a quarter of the room, and their joins are paid for.
+    fn next_group(&mut self, now: Instant) -> Option<Id> {
+        let limit = self.config.lookups.max(1);
+        if self.groups_out >= limit {
             return None;
         }
-        self.table.pop_front(GROUPS)
+        if let Some(id) = self.table.pop_front(GROUPS) {
+            self.table.get_mut(id)?.out_for = Cause::Own;
+            return Some(id);
+        }
+        let waits = |list: &&usize| self.table.front(**list).is_some();
+        let list = *[GROUPS_OF_NEWCOMERS, GROUPS_OF_STRANGERS].iter().find(waits)?;
+        if self.questions_out >= limit.div_ceil(4) || !self.bucket_of_questions.take(now) {
+            return None;
+        }
+        let id = self.table.pop_front(list)?;
+        self.table.get_mut(id)?.out_for = Cause::Stranger;
+        self.questions_out += 1;
+        Some(id)
     }
 
     pub(super) fn looked_up(
@@ -173,11 +213,14 @@ where
             Lookup::None | Lookup::Wanted | Lookup::Shares => return,
         };
         path.lookup = Lookup::None;
-        self.answers_out -= u16::from(core::mem::take(&mut path.for_answer));
+        let out_for = core::mem::replace(&mut path.out_for, Cause::Own);
         if to.is_multicast() {
             self.groups_out -= 1;
+            self.questions_out -= u16::from(out_for == Cause::Stranger);
         } else {
             self.ports_out -= 1;
+            self.answers_out -= u16::from(out_for == Cause::Stranger);
+            self.unproved_out -= u16::from(out_for == Cause::Unproved);
         }
         let again = !path.packets.is_empty() || path.asked || matches!(path.state, State::Ready(_));
         let was_asked = self.table.is_listed(ASKED, id);

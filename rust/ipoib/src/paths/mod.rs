@@ -21,7 +21,8 @@
 //! [`Action::Drop`].
 //!
 //! A host on the subnet can make IP answer addresses that no port has, as fast as it sends. So an answer has a [`Cause`] of its own,
-//! with few places for packets and few lookups, and questions to the SA for answers alone are paid from a [`bucket`]. One port has one
+//! with few places for packets and few lookups, and questions to the SA for answers alone are paid from a [`bucket`]. It is the same with
+//! what IP asks a group because of a frame that any host may have made up, and each port that has proved nothing is paid from a larger one. One port has one
 //! path: its addresses share one question, and those that nothing is sent to are forgotten first ([`of_port`]).
 
 mod bucket;
@@ -30,6 +31,7 @@ mod config;
 mod counts;
 mod doubt;
 mod leaving;
+mod lists;
 mod lookup;
 mod of_port;
 mod packets;
@@ -50,6 +52,7 @@ use bucket::Bucket;
 pub use cause::{Cause, Shown};
 pub use config::Config;
 pub use counts::Counts;
+use lists::LISTS;
 pub use lookup::Next;
 use packets::Packets;
 pub use packets::{PacketSlot, TX_QUEUES, TxQueue, TxQueues};
@@ -60,21 +63,6 @@ pub use validity::{DenialEpoch, Validity};
 /// Room for one address.
 pub type PathSlot<H> = Slot<LinkAddr, Path<H>, LISTS>;
 
-const LISTS: usize = 7;
-/// Addresses that may be evicted, the one that the table was asked about longest ago first.
-const IDLE: usize = 0;
-/// Ports whose packets wait for a lookup.
-const URGENT: usize = 1;
-/// Ports to look up again while their handle stays in use.
-const BACKGROUND: usize = 2;
-/// Groups to look up. Ports do not wait behind them: a group is joined for it, which can take minutes.
-const GROUPS: usize = 3;
-/// Ports that only an answer waits for, whose first frame came from their own GID.
-const NEWCOMERS: usize = 4;
-/// Ports that only an answer waits for, which anybody may have made up.
-const STRANGERS: usize = 5;
-/// Ports that the SA is being asked about.
-const ASKED: usize = 6;
 /// How many addresses, at most, stay because they were used by queues' own memories when one has to go.
 const SECOND_CHANCES: usize = 16;
 
@@ -153,6 +141,8 @@ pub enum DropReason {
     TableFull,
     /// It only answers, and too many answers wait for a path.
     Answers,
+    /// It only asks for a neighbour, and too many questions wait for their groups.
+    Questions,
     /// The link went down or was rebuilt while the packet waited.
     LinkReset,
 }
@@ -219,11 +209,16 @@ pub struct Paths<P, H, S, T, G> {
     /// Lookups that are out: of ports, and of groups.
     ports_out: u16,
     groups_out: u16,
-    /// Those of ports that only answers wait for.
+    /// Those of ports that only answers wait for, of ports that have not spoken for themselves, and of groups that only questions wait for.
     answers_out: u16,
+    unproved_out: u16,
+    questions_out: u16,
     /// Lookups of ports so far, for whose turn it is.
     turn: u8,
     bucket: Bucket,
+    bucket_of_unproved: Bucket,
+    /// Of groups that only questions wait for: each can cost a join.
+    bucket_of_questions: Bucket,
     /// Until then answers have lacked room a short while ago.
     scarce_until: Instant,
     /// SMs that there were before the one that is there.
@@ -252,8 +247,12 @@ where
             ports_out: 0,
             groups_out: 0,
             answers_out: 0,
+            unproved_out: 0,
+            questions_out: 0,
             turn: 0,
             bucket: Bucket::new(config.answers_at_once, config.answers_pace),
+            bucket_of_unproved: Bucket::new(config.unproved_at_once, config.unproved_pace),
+            bucket_of_questions: Bucket::new(config.answers_at_once, config.answers_pace),
             scarce_until: Instant::ZERO,
             sms: 0,
             doubts: None,
@@ -317,10 +316,13 @@ where
         packet: P,
     ) -> Submitted<P, H> {
         self.counts.asked += 1;
-        let scarce = now < self.scarce_until && !to.is_multicast();
-        let cause = shown.taken_for(scarce);
-        if !self.packets.have_room_for(cause) && self.table.find(&to).is_none() {
-            return self.no_room_for_answer(now, packet);
+        let cause = match to.is_multicast() {
+            true => shown.taken_for_group(),
+            false => shown.taken_for(now < self.scarce_until),
+        };
+        let is_new = self.table.find(&to).is_none();
+        if cause.is_answer() && is_new && !self.packets.have_room_for(&to, cause) {
+            return self.no_room_for_answer(now, &to, packet);
         }
         let Some(id) = self.find_or_add(to, cause) else {
             return Submitted::Dropped(packet, DropReason::TableFull);
@@ -365,9 +367,9 @@ where
         let submitted = match self.packets.enqueue(&mut path.packets, (to, cause), (tx_queue, packet), limit)
         {
             Ok(gave_way) => Submitted::Queued(gave_way),
-            Err(packet) if cause != Cause::Own => {
+            Err(packet) if cause.is_answer() => {
                 self.settle(id);
-                return self.no_room_for_answer(now, packet);
+                return self.no_room_for_answer(now, &to, packet);
             }
             Err(packet) => {
                 // Whoever sent it sends it again; by then there may be a path.
@@ -379,7 +381,10 @@ where
         submitted
     }
 
-    fn no_room_for_answer(&mut self, now: Instant, packet: P) -> Submitted<P, H> {
+    fn no_room_for_answer(&mut self, now: Instant, to: &LinkAddr, packet: P) -> Submitted<P, H> {
+        if to.is_multicast() {
+            return Submitted::Dropped(packet, DropReason::Questions);
+        }
         self.scarce_until = now + self.config.scarce;
         Submitted::Dropped(packet, DropReason::Answers)
     }
@@ -452,7 +457,9 @@ where
     /// When [`Paths::handle_timeout`] wants to be called next.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let doubts = self.doubts.as_ref().map(doubt::Walk::since);
-        [self.table.next_deadline(), self.bucket.awaited(), doubts].into_iter().flatten().min()
+        let buckets = [&self.bucket, &self.bucket_of_unproved, &self.bucket_of_questions];
+        let awaited = buckets.into_iter().filter_map(Bucket::awaited).min();
+        [self.table.next_deadline(), awaited, doubts].into_iter().flatten().min()
     }
 
     /// Time has passed. Early and spurious calls are harmless. What takes long is done in steps: call as long as

@@ -162,12 +162,12 @@ where
 
     fn longest_idle_handle(&mut self) -> Option<Id> {
         for _ in 0..LOOKS_FOR_IDLE {
-            let id = self.table.front(super::IDLE)?;
+            let id = self.table.front(super::lists::IDLE)?;
             let path = self.table.get_mut(id)?;
             if path.has_idle_handle() && !path.take_use() {
                 return Some(id);
             }
-            self.table.push_back(super::IDLE, id);
+            self.table.push_back(super::lists::IDLE, id);
         }
         None
     }

@@ -130,8 +130,8 @@ pub(super) struct Packets<P, T> {
     slots: T,
     free: u32,
     held: usize,
-    /// Of these, by their cause.
-    by_cause: [usize; Cause::ALL],
+    /// Of these, by their cause: to ports, and to groups.
+    by_cause: [usize; 2 * Cause::ALL],
     out: [Queue; TX_QUEUES],
     marker: core::marker::PhantomData<P>,
 }
@@ -167,7 +167,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
             slots,
             free,
             held: 0,
-            by_cause: [0; Cause::ALL],
+            by_cause: [0; 2 * Cause::ALL],
             out: Default::default(),
             marker: core::marker::PhantomData,
         }
@@ -178,9 +178,16 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         self.held >= self.slots.len() / 2
     }
 
-    /// Answers take a quarter of the room at most, those to strangers and those to newcomers each.
-    pub(super) fn have_room_for(&self, cause: Cause) -> bool {
-        cause == Cause::Own || self.by_cause[cause as usize] < (self.slots.len() / 4).max(1)
+    /// Answers take a quarter of the room at most, those to strangers and those to newcomers each, and questions to groups as well; what goes
+    /// to addresses that have proved nothing leaves a quarter.
+    pub(super) fn have_room_for(&self, to: &LinkAddr, cause: Cause) -> bool {
+        let quarter = self.slots.len() / 4;
+        self.by_cause[part_of(to, cause)]
+            < match cause {
+                Cause::Own => usize::MAX,
+                Cause::Unproved => self.slots.len() - quarter,
+                Cause::Newcomer | Cause::Stranger => quarter.max(1),
+            }
     }
 
     /// Appends to an address's queue. `Ok` brings back the oldest packet if it had to give way, `Err` the packet itself if the
@@ -193,7 +200,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         limit: u16,
     ) -> Result<Option<P>, P> {
         // Groups nobody answers about must not take the room of ports, and answers not that of what IP begins.
-        let no_room = !self.have_room_for(cause);
+        let no_room = !self.have_room_for(&to, cause);
         let crowded = to.is_multicast() && self.is_crowded() || no_room;
         let full = queue.len >= limit.max(1) || self.free == NONE || crowded;
         // One of the same cause gives way, if there is one.
@@ -205,7 +212,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
         slot.held = Some(Held { to, cause, tx_queue, packet, verdict: None });
-        self.count(cause);
+        self.count(&to, cause);
         append(&mut self.slots, queue, at);
         Ok(gave_way)
     }
@@ -220,7 +227,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         let Some(slot) = self.slots.get_mut(at as usize) else { return Err(packet) };
         self.free = slot.next;
         slot.held = Some(Held { to, cause, tx_queue, packet, verdict: Some(Verdict::Send) });
-        self.count(cause);
+        self.count(&to, cause);
         append(&mut self.slots, &mut self.out[tx_queue.number()], at);
         Ok(())
     }
@@ -279,7 +286,7 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         self.free = at;
         let held = slot.held.take()?;
         self.held -= 1;
-        self.by_cause[held.cause as usize] -= 1;
+        self.by_cause[part_of(&held.to, held.cause)] -= 1;
         Some(held)
     }
 
@@ -287,10 +294,15 @@ impl<P, T: DerefMut<Target = [PacketSlot<P>]>> Packets<P, T> {
         self.slots.get(queue.first as usize)?.held.as_ref().map(|held| held.cause)
     }
 
-    fn count(&mut self, cause: Cause) {
+    fn count(&mut self, to: &LinkAddr, cause: Cause) {
         self.held += 1;
-        self.by_cause[cause as usize] += 1;
+        self.by_cause[part_of(to, cause)] += 1;
     }
+}
+
+/// Which of the counts by cause.
+fn part_of(to: &LinkAddr, cause: Cause) -> usize {
+    cause as usize + if to.is_multicast() { Cause::ALL } else { 0 }
 }
 
 /// Takes the first one off a list.

@@ -14,8 +14,8 @@ pub struct Path<H> {
     pub(super) lookup: Lookup,
     /// What it was first looked up for. No more is believed of it until the SA has spoken, or a frame from its own GID came.
     pub(super) cause: Cause,
-    /// The lookup that is out is one of an answer.
-    pub(super) for_answer: bool,
+    /// What the lookup that is out is counted as.
+    pub(super) out_for: Cause,
     /// The SA was asked about this very address.
     pub(super) told: bool,
     /// Addresses of its GID, if it is the first one in their chain ([`of_port`]).
@@ -63,7 +63,7 @@ pub(super) enum Trust {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
     None,
-    /// On the list `URGENT`, `BACKGROUND`, `GROUPS`, `NEWCOMERS` or `STRANGERS`.
+    /// On the list `URGENT`, `BACKGROUND`, `UNPROVED`, `NEWCOMERS`, `STRANGERS`, or one of groups.
     Wanted,
     /// Another address of its GID is being asked about, whose answer it shares.
     Shares,
@@ -94,7 +94,7 @@ impl<H: Handle> Path<H> {
             trust: Trust::Full,
             lookup: Lookup::None,
             cause,
-            for_answer: false,
+            out_for: Cause::Own,
             told: false,
             siblings,
             told_by: 0,

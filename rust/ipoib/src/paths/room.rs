@@ -2,7 +2,8 @@
 
 use core::ops::{Deref, DerefMut};
 
-use super::{Cause, DenialEpoch, Handle, IDLE, PacketSlot, Path, PathSlot, Paths, SECOND_CHANCES, State};
+use super::lists::IDLE;
+use super::{Cause, DenialEpoch, Handle, PacketSlot, Path, PathSlot, Paths, SECOND_CHANCES, State};
 use crate::addr::LinkAddr;
 use crate::table::Id;
 

@@ -172,8 +172,9 @@ impl Transmitter {
         self.stage_any(open, staged, &neighbour, packet, frame, after)
     }
 
-    /// Why a packet goes, as its frame says. ARP and neighbour discovery say who has which address, or ask for it; to one neighbour they may
-    /// be the answer to a frame that any host has made up.
+    /// Why a packet goes, as its frame says. ARP and neighbour discovery say who has which address, or ask for it. To one neighbour they may
+    /// be the answer to a frame that any host has made up. A solicitation to a group may come before such an answer: IP asks who has the
+    /// address.
     #[inline(never)]
     fn cause(&self, packet: &Mblk, frame: &Frame, to: LinkAddr) -> Cause {
         if !frame.may_be_resolution(packet) {
@@ -183,15 +184,25 @@ impl Transmitter {
         let len = packet.copy_to(PSEUDO_HEADER_LEN, &mut prefix);
         let payload = prefix.get(..len).unwrap_or_default();
         let mut control = self.control.lock();
-        if let Some(asked) = neighbours::asked_for(frame.ethertype, payload) {
-            control.acquaintances.ask(now(), asked);
+        let (now, asked) = (now(), neighbours::asked_for(frame.ethertype, payload));
+        let mut known = false;
+        if let Some(asked) = asked {
+            let before = control.neighbours.get(now, &asked);
+            known = before.is_some_and(|link| control.acquaintances.know(&link));
+            control.acquaintances.ask(now, asked);
         }
         if frame.cast != Cast::Broadcast
             && let Some(neighbour) = neighbours::read(frame.ethertype, payload, Direction::Out(to))
         {
-            control.neighbours.learn(now(), neighbour);
+            control.neighbours.learn(now, neighbour);
         }
-        if frame.cast == Cast::Unicast { Cause::Stranger } else { Cause::Own }
+        match frame.cast {
+            Cast::Unicast => Cause::Stranger,
+            Cast::Multicast if !neighbours::solicits(frame.ethertype, payload) => Cause::Own,
+            Cast::Multicast if known => Cause::Newcomer,
+            Cast::Multicast => Cause::Stranger,
+            Cast::Broadcast => Cause::Own,
+        }
     }
 
     pub(super) fn ask_for_path(

@@ -89,7 +89,7 @@ fn ok(number: u32) -> Result<Resolution<Way>, LookupError> {
 }
 
 fn submit(m: &mut Machine, now: Instant, to: LinkAddr, packet: u32) -> Submitted<u32, Way> {
-    m.submit(now, to, Cause::Own.of(false), TxQueue::default(), packet)
+    m.submit(now, to, Cause::Own.of(true), TxQueue::default(), packet)
 }
 
 /// What the driver's control thread does next if every transmit queue has room.
@@ -149,7 +149,7 @@ fn packets_of_a_lane_without_room_hold_those_of_no_other() {
     let tx_queue = TxQueue::new;
     for (n, by, packet) in [(1, 2, 10), (1, 5, 11), (2, 2, 20), (1, 2, 12), (2, 5, 21)] {
         assert_eq!(
-            m.submit(at(0), peer(n), Cause::Own.of(false), tx_queue(by), packet),
+            m.submit(at(0), peer(n), Cause::Own.of(true), tx_queue(by), packet),
             Submitted::Queued(None)
         );
     }

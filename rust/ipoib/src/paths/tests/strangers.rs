@@ -97,6 +97,101 @@ fn questions_for_strangers_are_200_and_200_in_a_second() {
     assert!(next <= millis(2_005), "for one more: {next:?}");
 }
 
+/// The group that a solicitation for the `n`th made-up address goes to.
+fn solicited(n: u32) -> LinkAddr {
+    let mut ip = [0xff, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0xff, 0, 0, 0];
+    ip[13..].copy_from_slice(&n.to_be_bytes()[1..]);
+    LinkAddr::multicast(Mgid::ipv6(ip, Scope::LinkLocal, PKey::new(0xffff).unwrap())).canonical().unwrap()
+}
+
+fn question(m: &mut Machine, now: Instant, to: LinkAddr, cause: Cause) -> Submitted<u32, Way> {
+    m.submit(now, to, cause.of(false), TxQueue::default(), 7)
+}
+
+/// Each was a join, and the groups of IP's own packets waited behind thousands.
+#[test]
+fn joins_that_strangers_cause_are_200_and_200_in_a_second() {
+    let mut m = machine(Config::default(), 40_000, 1_024);
+    let (mut joins, mut refused) = (0, 0);
+    for n in 0..4_000 {
+        let now = millis(u64::from(n) / 2);
+        let submitted = question(&mut m, now, solicited(n), Cause::Stranger);
+        refused += u32::from(submitted == Submitted::Dropped(7, DropReason::Questions));
+        for to in looked_up(&mut m, now) {
+            joins += 1;
+            m.handle_event(now, Event::LookedUp(to, Err(LookupError::Absent)));
+        }
+        drain(&mut m);
+        if n % 500 == 499 {
+            let own = group_of((n / 500) as u8);
+            question(&mut m, now, own, Cause::Own);
+            assert_eq!(looked_up(&mut m, now), [own], "what IP begins does not wait");
+            m.handle_event(now, Event::LookedUp(own, ok(7)));
+            drain(&mut m);
+        }
+        assert!(m.poll_timeout().is_some_and(|then| then > now), "nothing is due that cannot be done");
+    }
+    assert_eq!(joins, 200 + 400 - 1);
+    assert_eq!((m.packets_held(), refused), (256, 4_000 - joins - 256), "a quarter of the places");
+    // About a neighbour that has spoken for itself.
+    let (newcomer, now) = (solicited(1 << 20), millis(2_100));
+    assert_eq!(question(&mut m, now, newcomer, Cause::Newcomer), Submitted::Queued(None));
+    assert_eq!(looked_up(&mut m, now).first(), Some(&newcomer));
+}
+
+/// They took all lookups of groups.
+#[test]
+fn questions_of_strangers_have_a_quarter_of_lookups_of_groups() {
+    let mut m = machine(Config::default(), 4_000, 1_024);
+    for n in 0..100 {
+        question(&mut m, millis(0), solicited(n), Cause::Stranger);
+    }
+    assert_eq!(looked_up(&mut m, millis(0)).len(), 4);
+    // Its cause is the better of the two.
+    question(&mut m, millis(1), solicited(50), Cause::Own);
+    assert_eq!(looked_up(&mut m, millis(1)), [solicited(50)]);
+    m.handle_event(millis(2), Event::LookedUp(solicited(50), Err(LookupError::Absent)));
+    assert_eq!(looked_up(&mut m, millis(2)), [], "it was none of theirs");
+    m.handle_event(millis(2), Event::LookedUp(solicited(0), Err(LookupError::Absent)));
+    assert_eq!(looked_up(&mut m, millis(2)).len(), 1);
+}
+
+/// After a minute of quiet each ping to an address that ARP had told was a question of the link's own: 900 in half a second, and those of
+/// neighbours waited behind them.
+#[test]
+fn addresses_that_have_proved_nothing_are_paid_for() {
+    let mut m = machine(Config::default(), 40_000, 1_024);
+    let mut asked = 0;
+    for n in 0..4_000 {
+        let now = millis(u64::from(n) / 2);
+        m.submit(now, stranger(n), Cause::Own.of(false), TxQueue::default(), 8);
+        for to in looked_up(&mut m, now) {
+            asked += 1;
+            m.handle_event(now, Event::LookedUp(to, Err(LookupError::Absent)));
+        }
+        drain(&mut m);
+    }
+    assert_eq!(asked, 400 + 1_000 - 1);
+    assert_eq!(m.packets_held(), 768, "a quarter of the places is for others");
+    let now = millis(2_000);
+    assert_eq!(m.submit(now, peer(1), Cause::Own.of(true), TxQueue::default(), 1), Submitted::Queued(None));
+    assert_eq!(looked_up(&mut m, now).first(), Some(&peer(1)), "a neighbour goes first");
+}
+
+/// An SA that is slow answered 16 strangers before each neighbour.
+#[test]
+fn what_has_proved_nothing_leaves_lookups_to_neighbours() {
+    let mut m = machine(Config::default(), 4_000, 1_024);
+    for n in 0..100 {
+        m.submit(millis(0), stranger(n), Cause::Own.of(false), TxQueue::default(), 8);
+    }
+    assert_eq!(looked_up(&mut m, millis(0)).len(), 14);
+    for n in 0..3 {
+        m.submit(millis(0), peer(n), Cause::Own.of(true), TxQueue::default(), 8);
+    }
+    assert_eq!(looked_up(&mut m, millis(0)), [peer(0), peer(1)]);
+}
+
 /// It came when nothing was urgent, which was never.
 #[test]
 fn what_is_only_asked_about_has_every_fourth_lookup() {
