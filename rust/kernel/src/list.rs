@@ -67,6 +67,16 @@ impl<T> List<T> {
         None
     }
 
+    /// Of the elements that `wanted` accepts the one that was added before all others. Walks through all of the list.
+    pub fn find_oldest_mut(&mut self, wanted: impl Fn(&T) -> bool) -> Option<&mut T> {
+        let (oldest, _) = self.iter().enumerate().filter(|(_, value)| wanted(value)).last()?;
+        let mut next = self.first.as_deref_mut();
+        for _ in 0..oldest {
+            next = next?.next.as_deref_mut();
+        }
+        next.map(|node| &mut node.value)
+    }
+
     /// Takes out the first element that `wanted` accepts.
     pub fn take(&mut self, wanted: impl Fn(&T) -> bool) -> Option<T> {
         let mut passed = Self::new();
@@ -149,6 +159,11 @@ mod tests {
         for n in 0..5 {
             list.put(Room::new().unwrap(), n);
         }
+        assert_eq!(list.find_mut(|n| n % 2 == 1), Some(&mut 3));
+        assert_eq!(list.find_oldest_mut(|n| n % 2 == 1), Some(&mut 1));
+        assert_eq!(list.find_oldest_mut(|_| true), Some(&mut 0));
+        assert_eq!(list.find_mut(|_| true), Some(&mut 4));
+        assert_eq!(list.find_oldest_mut(|n| *n > 4), None);
         *list.find_mut(|n| *n == 3).unwrap() = 30;
         assert_eq!(list.take(|n| *n == 2), Some(2));
         assert_eq!(list.take(|n| *n == 2), None);

@@ -86,7 +86,7 @@ fn run(test: impl FnOnce(World) + Send + 'static) {
         };
         let events = NODES.map(add).into();
         let partitions = vec![Partition::default_open()];
-        let manager = OpenSmManager::start(&service, &fabric, partitions).unwrap();
+        let manager = OpenSmManager::start(&service, &fabric, partitions, 0).unwrap();
         let world = World { machine, fabric, events, manager };
         world.until("both ports are active", || {
             world.fabric.subnet_ports().iter().all(|port| port.attr.state == PortState::Active)

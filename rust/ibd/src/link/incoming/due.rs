@@ -46,29 +46,35 @@ impl IncomingConnections {
         {
             return Some(Step::End(shared_receive));
         }
+        // Requests come as fast as any host sends them.
+        let mut turns = self.turns;
+        let step = turns.take(3, |kind| match kind {
+            0 => self.next_of_connections(now),
+            1 => self.next_to_dissolve().map(Step::Dissolve).or_else(|| self.next_of_receives(now)),
+            _ => self.next_of_outgoing(now),
+        });
+        self.turns = turns;
+        step.or_else(|| self.end_unused(now)).or_else(|| self.close_adapter(now))
+    }
+
+    /// What is due of a connection from a neighbour: of the one that came before all others.
+    fn next_of_connections(&mut self, now: Instant) -> Option<Step> {
         let ends = self.ends;
-        if let Some(entry) =
-            self.connections.find_mut(|entry| entry.is_due(now) && !(ends && entry.is_draining()))
-        {
-            let refused = (entry.dismissed && entry.channel.is_none()).then_some(entry.connection);
-            let step = entry.step();
-            if let Some(connection) = refused {
-                // Of one that was only asked for nothing is left.
-                drop(self.forget(connection, now));
-            }
-            return step;
+        let entry =
+            self.connections.find_oldest_mut(|entry| entry.is_due(now) && !(ends && entry.is_draining()))?;
+        let refused = (entry.dismissed && entry.channel.is_none()).then_some(entry.connection);
+        let step = entry.step();
+        if let Some(connection) = refused {
+            // Of one that was only asked for nothing is left.
+            drop(self.forget(connection, now));
         }
-        if let Some(ended) = self.next_to_dissolve() {
-            return Some(Step::Dissolve(ended));
-        }
-        if let Some(step) = self.next_of_receives(now) {
-            return Some(step);
-        }
-        if let Some(step) = self.outgoing.as_mut().and_then(|outgoing| outgoing.next_step(now)) {
-            self.wait_for_numbers(now);
-            return Some(Step::Outgoing(step));
-        }
-        self.end_unused(now).or_else(|| self.close_adapter(now))
+        step
+    }
+
+    fn next_of_outgoing(&mut self, now: Instant) -> Option<Step> {
+        let step = self.outgoing.as_mut()?.next_step(now)?;
+        self.wait_for_numbers(now);
+        Some(Step::Outgoing(step))
     }
 
     /// The next connection to close, from neighbours and to them by turns: one of these can take seconds.
@@ -92,7 +98,7 @@ impl IncomingConnections {
     }
 
     fn next_incoming_close(&mut self, now: Instant) -> Option<Close> {
-        let entry = self.connections.find_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
+        let entry = self.connections.find_oldest_mut(|entry| entry.is_to_close() && entry.has_come(now))?;
         let (connection, takes_back) = (entry.connection, entry.is_to_take_back());
         let channel = entry.take_to_close()?;
         Some(if takes_back {

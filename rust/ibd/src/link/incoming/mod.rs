@@ -21,6 +21,7 @@ mod receive;
 mod shared_receive;
 mod slabs;
 mod told;
+mod turns;
 mod work;
 
 use core::time::Duration;
@@ -39,6 +40,7 @@ pub(crate) use receive::ConnectedReceiver;
 use receive::Taken;
 pub(crate) use shared_receive::SharedReceive;
 pub(crate) use slabs::{Slabs, is_slab};
+use turns::Turns;
 pub(super) use work::adapter;
 
 use super::outgoing::{self, ConnectedSender, OutgoingConnections};
@@ -93,6 +95,8 @@ pub(crate) struct IncomingConnections {
     lets_go: bool,
     /// Of connections to close.
     outgoing_is_next: bool,
+    /// Of all else.
+    turns: Turns,
     tries: u32,
     close_at: Option<Instant>,
 }
@@ -157,6 +161,7 @@ impl IncomingConnections {
             number: 0,
             lets_go: false,
             outgoing_is_next: true,
+            turns: Turns::default(),
             tries: 0,
             close_at: None,
         }

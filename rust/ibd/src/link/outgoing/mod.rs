@@ -216,7 +216,7 @@ impl OutgoingConnections {
     }
 
     fn next_failed(&mut self, now: Instant) -> Option<Step> {
-        let entry = self.connections.find_mut(|entry| entry.is_to_free() && entry.has_come(now))?;
+        let entry = self.connections.find_oldest_mut(|entry| entry.is_to_free() && entry.has_come(now))?;
         let (channel, error) = (entry.take()?, entry.failed?);
         Some(Step::FreeFailed(entry.connection, channel, entry.sender.take(), error))
     }
@@ -243,8 +243,9 @@ impl OutgoingConnections {
         &mut self,
         now: Instant,
     ) -> Option<(Connection, RcChannel, Option<ConnectedSender>)> {
-        let entry =
-            self.connections.find_mut(|entry| entry.closing && entry.is_told() && entry.has_come(now))?;
+        let entry = self
+            .connections
+            .find_oldest_mut(|entry| entry.closing && entry.is_told() && entry.has_come(now))?;
         Some((entry.connection, entry.take()?, entry.sender.take()))
     }
 
