@@ -102,6 +102,12 @@ fn strangers_who_say_that_they_are_at_groups_cost_the_sa_nothing() {
     all_is_well_again("strangers-at-groups.toml", 50);
 }
 
+/// 4,000 pings in two seconds, each from another address that is not there. Each cost the SA a join or two.
+#[test]
+fn strangers_that_ping_from_nowhere_leave_neighbours_reachable() {
+    all_is_well_again("strangers-nowhere.toml", 50);
+}
+
 /// 12,000 forged packets in two seconds, while the port that they claim goes and comes and another subnet manager takes over. Before, each
 /// cost the SA a question, and one more for each report. The link kept each queue pair that was made up, too.
 #[test]

@@ -16,7 +16,7 @@ const ONE_IN: u32 = 6;
 const PER_SECOND: u32 = 10_000;
 const FOR_MS: u64 = 300;
 /// What the senders claim: the more often the more of the driver it concerns.
-const CLAIMS: [Claim; 9] = [
+const CLAIMS: [Claim; 10] = [
     Claim::AbsentPorts,
     Claim::AbsentPorts,
     Claim::AbsentPorts,
@@ -26,6 +26,7 @@ const CLAIMS: [Claim; 9] = [
     Claim::ForeignGroups,
     Claim::Broadcast,
     Claim::Connections,
+    Claim::Nowhere,
 ];
 
 /// One host of some schedules is flooded, from the beginning of its first timeline, which is long enough for that.

@@ -1,4 +1,4 @@
-//! Floods of forged ARP requests, neighbour solicitations and requests for connections.
+//! Floods of forged ARP requests, neighbour solicitations, pings and requests for connections.
 
 use serde::{Deserialize, Serialize};
 use serde_spanned::Spanned;
@@ -35,16 +35,19 @@ pub enum Claim {
     Broadcast,
     /// Of a port that is there; no frames come, but requests for connections (REQ) with its link.
     Connections,
+    /// None: a ping over IPv6 from another address of the host's network, for which IP asks. A host without an address of IPv6 gets none.
+    Nowhere,
 }
 
 impl Claim {
     /// Every one.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::AbsentPorts,
         Self::QueuePairs,
         Self::Groups,
         Self::ForeignGroups,
         Self::Broadcast,
         Self::Connections,
+        Self::Nowhere,
     ];
 }

@@ -1,4 +1,4 @@
-//! A flood of forged ARP requests and neighbour solicitations, or of requests for connections, put on a host's wire one at a time.
+//! A flood of forged ARP requests, neighbour solicitations or pings, or of requests for connections, put on a host's wire one at a time.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
@@ -11,6 +11,8 @@ use lab_ibtf::saa::EmbeddedSm;
 use lab_ip::arp::Arp;
 use lab_ip::link_addr::LinkAddr;
 use lab_ip::nd::Nd;
+use smoltcp::phy::ChecksumCapabilities;
+use smoltcp::wire::{Icmpv6Packet, Icmpv6Repr, IpProtocol, Ipv6Packet, Ipv6Repr};
 
 use super::hand::Hand;
 use super::requests::{self, Ends};
@@ -93,9 +95,12 @@ fn send(infiniband: &InfiniBand, sm: &EmbeddedSm, target: &Target, claim: Claim,
         return;
     }
     let prefix = sm.inspect(|sm| sm.config().sa.prefix);
-    let sender = claimed(claim, target, prefix, number);
-    let asked = target.addresses.get(number as usize % target.addresses.len().max(1));
-    let Some(packet) = asked.map(|own| question(*own, sender, number)) else { return };
+    let asked = target.addresses.get(number as usize % target.addresses.len().max(1)).copied();
+    let packet = match claim {
+        Claim::Nowhere => target.addresses.iter().find_map(|own| ping(*own, number)),
+        _ => asked.map(|own| question(own, claimed(claim, target, prefix, number), number)),
+    };
+    let Some(packet) = packet else { return };
     let to = packets::Target { hca: adapter(target.port), port: target.port, pkey: target.pkey };
     packets::inject(infiniband, sm, to, &packets::Content::Raw(&packet, true));
 }
@@ -115,6 +120,27 @@ fn ask_to_connect(infiniband: &InfiniBand, sm: &EmbeddedSm, target: &Target, num
     let place = packets::Target { hca, port: target.port, pkey: target.pkey };
     let mad = requests::request(number, &ends);
     packets::inject(infiniband, sm, place, &packets::Content::Management(&mad, from.0));
+}
+
+/// A ping from another address of the network; `None` if `own` is none of IPv6.
+fn ping(own: IpAddr, number: u64) -> Option<Vec<u8>> {
+    let IpAddr::V6(own) = own else { return None };
+    let network = own.to_bits() >> 64 << 64;
+    let source = Ipv6Addr::from(network | 0x5752_0000_0000_0000 | u128::from(number));
+    let icmp = Icmpv6Repr::EchoRequest { ident: 1, seq_no: number as u16, data: &[0x77; 8] };
+    let ip = Ipv6Repr {
+        src_addr: source,
+        dst_addr: own,
+        next_header: IpProtocol::Icmpv6,
+        payload_len: icmp.buffer_len(),
+        hop_limit: 64,
+    };
+    let mut bytes = vec![0; ip.buffer_len() + ip.payload_len];
+    let mut packet = Ipv6Packet::new_unchecked(&mut bytes[..]);
+    ip.emit(&mut packet);
+    let body = &mut Icmpv6Packet::new_unchecked(packet.payload_mut());
+    icmp.emit(&source, &own, body, &ChecksumCapabilities::default());
+    Some(packets::ipoib(packets::IPV6, &bytes))
 }
 
 /// Who has this address? Asked by a sender of its own IP address, in the form that it has on the wire.
@@ -149,6 +175,7 @@ fn claimed(claim: Claim, target: &Target, prefix: u64, number: u64) -> LinkAddr 
         Claim::Connections | Claim::Broadcast => {
             link_addr(0xff_ffff, Gid { prefix: group(IPV4), guid: BROADCAST })
         }
+        Claim::Nowhere => LinkAddr::ZERO,
     }
 }
 
@@ -170,13 +197,31 @@ mod tests {
 
     #[test]
     fn each_stranger_of_a_flood_claims_another_place() {
-        for claim in
-            Claim::ALL.into_iter().filter(|claim| !matches!(claim, Claim::Broadcast | Claim::Connections))
-        {
+        let is_one = |claim: &Claim| !matches!(claim, Claim::Broadcast | Claim::Connections | Claim::Nowhere);
+        for claim in Claim::ALL.into_iter().filter(is_one) {
             let claims: std::collections::BTreeSet<LinkAddr> =
                 (0..5_000).map(|number| claimed(claim, &target(), 0xfe80 << 48, number)).collect();
             assert_eq!(claims.len(), 5_000, "{claim:?}");
         }
+    }
+
+    #[test]
+    fn each_forged_ping_has_another_source_of_the_network() {
+        let own: IpAddr = "fd00:78::1".parse().expect("an address");
+        let sources: std::collections::BTreeSet<_> = (0..5_000)
+            .map(|number| {
+                let packet = ping(own, number).expect("it is of IPv6");
+                let ip = Ipv6Packet::new_checked(&packet[4..]).expect("it is whole");
+                let source = ip.src_addr();
+                let icmp = Icmpv6Packet::new_checked(ip.payload()).expect("it is whole");
+                assert!(icmp.verify_checksum(&source, &ip.dst_addr()));
+                assert_eq!(IpAddr::from(ip.dst_addr()), own);
+                assert!(source.octets().starts_with(&[0xfd, 0, 0, 0x78, 0, 0, 0, 0]), "{source}");
+                source
+            })
+            .collect();
+        assert_eq!(sources.len(), 5_000);
+        assert_eq!(ping(Ipv4Addr::LOCALHOST.into(), 1), None);
     }
 
     #[test]
