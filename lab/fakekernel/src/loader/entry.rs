@@ -366,6 +366,12 @@ pub trait ModuleFn: Copy + sealed::Sealed {
     type Ret;
     /// Its address.
     fn addr(self) -> usize;
+    /// The function at an address.
+    ///
+    /// # Safety
+    ///
+    /// One of this prototype is there.
+    unsafe fn at(addr: usize) -> Self;
     /// Calls it.
     ///
     /// # Safety
@@ -380,6 +386,10 @@ macro_rules! module_fn {
         impl<R, $($arg),*> ModuleFn for unsafe extern "C" fn($($arg),*) -> R {
             type Args = ($($arg,)*);
             type Ret = R;
+            unsafe fn at(addr: usize) -> Self {
+                // SAFETY: by the trait's contract; a function pointer is a pointer.
+                unsafe { std::mem::transmute::<*const (), Self>(std::ptr::with_exposed_provenance(addr)) }
+            }
             fn addr(self) -> usize {
                 self as *const () as usize
             }
