@@ -138,7 +138,7 @@ impl Generator<'_> {
     }
 
     pub(super) fn sm_failover(&mut self) -> Event {
-        let lid = at(self.pick(&[0x100, 0x200, 0xbf00]));
+        let lid = at(self.pick(&[0x1000, 0x2000, 0xbf00]));
         Event::SmFailover(SmMoves { lid, mlids_later: self.pick(&[0, 16]) })
     }
 

@@ -27,6 +27,8 @@ const TOGETHER_MS: u64 = 700;
 const TOGETHER_ROUND_TRIPS: u64 = 30;
 /// The longest that a link waits before it looks for its group again.
 const LONGEST_PAUSE_MS: u64 = 60_000;
+/// An SA that takes as long as managers take to be heard of.
+const SLOW_SA_MS: u64 = 100;
 /// The least MTU of a group that is drawn.
 const LEAST_MTU: u32 = 1024;
 /// A look-up of the group, its join, what IBTF asks before.
@@ -230,6 +232,13 @@ impl<'a, 'g> Steps<'a, 'g> {
         let least = if link.has_ipv6() { LEAST_MTU_OF_IPV6 } else { LEAST_MTU };
         let mtu = self.draw.pick(&[link.least, 2048, 1024]).min(link.least).max(least);
         let rate = self.draw.rate_up_to(link.slowest);
+        // What an SA as slow as that is asked before a host hears of the new manager makes a group of before. Who is let in then stays out of that.
+        let (mtu, rate) = match link.outsider {
+            Some(_) if self.draw.sa_delay_ms >= SLOW_SA_MS => {
+                (*link.partition.mtu.get_ref(), *link.partition.rate.get_ref())
+            }
+            _ => (mtu, rate),
+        };
         self.steps.push(Step::GroupChanges(GroupChangesStep {
             pkey: link.partition.pkey.clone(),
             mtu: Some(at(mtu)),

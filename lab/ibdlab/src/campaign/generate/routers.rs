@@ -51,7 +51,8 @@ fn can_have_two(scenario: &Scenario) -> bool {
     ready_made && !scenario.step.iter().any(|step| changes(step.get_ref()))
 }
 
+/// What cannot be done, and the removal of an adapter, which a timeline would put back.
 fn is_of_one_subnet(step: &Step) -> bool {
-    use Step::{FaultPoints, PkeyMoves, Trouble, UnloadUnderTraffic};
-    matches!(step, PkeyMoves(_) | Trouble(_) | UnloadUnderTraffic(_) | FaultPoints(_))
+    use Step::{FaultPoints, HcaRemoval, PkeyMoves, Trouble, UnloadUnderTraffic};
+    matches!(step, PkeyMoves(_) | Trouble(_) | UnloadUnderTraffic(_) | FaultPoints(_) | HcaRemoval(_))
 }
