@@ -306,3 +306,9 @@ fn a_role_that_is_owed_ends_with_the_last_one_of_its_group() {
         assert_eq!(one(&data("found/prefix-twice-then-close.toml"), seed), Ok(()));
     }
 }
+
+/// A manager sets the tables of both ports of a GUID. Before, the lab wanted the cloned host's address to stay.
+#[test]
+fn a_port_that_another_one_claims_to_be_may_get_another_address() {
+    assert_eq!(one(&data("found/cloned-after-its-pkey-moved.toml"), 1), Ok(()));
+}

@@ -49,7 +49,10 @@ fn address(host: &HostRun) -> Option<LinkAddr> {
 
 /// Hosts on a software adapter have one kernel, and one adapter.
 fn concerns(world: &World, host: &HostRun, event: &Event) -> bool {
-    world.software.is_some() || event.host().is_none_or(|named| *named.get_ref() == host.name)
+    let named = event.host().is_none_or(|named| *named.get_ref() == host.name);
+    // A subnet manager has one port of a GUID: what it sets of one of two it sets of the other.
+    let cloned = matches!(event, Event::HcaCloned(clone) if *clone.of.get_ref() == host.name);
+    world.software.is_some() || named || cloned
 }
 
 /// Whether a link may need another queue pair after this.
