@@ -41,7 +41,7 @@ use happened::Notes;
 pub use subnet::faulty_link;
 use subnet::{Subnet, Undo};
 pub use tally::Place;
-use tally::{Tally, most_curious, questions_for_strangers, questions_of_groups};
+use tally::{Tally, most_curious, questions_for_strangers, questions_of_groups, questions_of_visits};
 
 /// The longest that closing a link may take, whatever else goes on: it waits for the adapter, and for no answer of the SA. Each stall may
 /// come on top.
@@ -109,8 +109,10 @@ pub fn trouble(world: &mut World, step: &TroubleStep) -> Result<Findings> {
     let happened = notes.all();
     let (host, questions) = most_curious(&calls);
     let seconds = lasted.0.div_ceil(Nanos::from_secs(1).0);
-    let most =
-        QUESTIONS * (1 + seconds) + questions_of_groups(step, host) + questions_for_strangers(step, host);
+    let most = QUESTIONS * (1 + seconds)
+        + questions_of_groups(step, host)
+        + questions_for_strangers(step, host)
+        + questions_of_visits(step, host);
     ensure!(
         questions <= most,
         "{host} asked the SA {questions} times in {lasted}, and {most} times is the most"

@@ -108,6 +108,18 @@ pub fn questions_for_strangers(step: &TroubleStep, host: &str) -> u64 {
     if events().any(is_flood) { FOR_STRANGERS * (1 + events().filter(makes_anew).count() as u64) } else { 0 }
 }
 
+/// What a link asks each time that it is opened and closed: for its group, to join it, to leave it, and once for a neighbour.
+const OF_A_VISIT: u64 = 4;
+
+/// The most that a host may ask beside that because another client of its link opens and closes it all the time.
+pub fn questions_of_visits(step: &TroubleStep, host: &str) -> u64 {
+    let visits = step.event.iter().filter_map(|timed| match &timed.event {
+        Event::LinkVisited(visits) if visits.host.get_ref() == host => Some(visits),
+        _ => None,
+    });
+    visits.map(|visits| OF_A_VISIT * (visits.for_ms * 1_000 / (2 * visits.every_us).max(1))).sum()
+}
+
 fn since(mut now: Calls, before: &Calls) -> Calls {
     for (function, times) in before {
         if let Some(calls) = now.get_mut(function) {
