@@ -235,8 +235,10 @@ impl Module {
         if self.is_unloaded() {
             if let Some(own) = self.0.imports.iter().find(|import| import.stub == f.addr()) {
                 // A pointer to a function of the kernel's is good for ever, and the stub is the lab's.
+                // SAFETY: the stub jumps there with the arguments as they are: the prototype is the same.
+                let function = unsafe { F::at(own.addr) };
                 // SAFETY: by this function's contract, which holds for what the stub jumps to.
-                return unsafe { entry::enter(None, &self.0.kernel, F::at(own.addr), args, kind) };
+                return unsafe { entry::enter(None, &self.0.kernel, function, args, kind) };
             }
             let detail = format!("{} called after the unload of {}", kind.name, self.name());
             Cx::of_entry(Some(self), kind.name).violate(Rule::CallAfterUnload, detail);
