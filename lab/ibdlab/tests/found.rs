@@ -312,3 +312,11 @@ fn a_role_that_is_owed_ends_with_the_last_one_of_its_group() {
 fn a_port_that_another_one_claims_to_be_may_get_another_address() {
     assert_eq!(one(&data("found/cloned-after-its-pkey-moved.toml"), 1), Ok(()));
 }
+
+/// Before, the port went while the join was out, and nobody left the group that it brought.
+#[test]
+fn a_port_waits_for_the_join_of_a_link_that_is_gone() {
+    for seed in 1..4 {
+        assert_eq!(one(&data("found/join-out-when-its-link-goes.toml"), seed), Ok(()));
+    }
+}

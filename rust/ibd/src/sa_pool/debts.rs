@@ -14,7 +14,7 @@ use kernel::log::Source;
 use kernel::module::Pin;
 use kernel::{KArc, KVec, MayBlock, log};
 
-use super::{Begun, Group, Port, PortId, PortKey, PortRoom, SaPool, State, Turn, What};
+use super::{Begun, Calls, Group, Port, PortId, PortKey, PortRoom, SaPool, State, Turn, What};
 use crate::link::end_debt;
 use crate::node::{Node, ibtf_gid};
 use crate::now;
@@ -136,8 +136,11 @@ impl SaPool {
     /// How many memberships keep an instance that is the last one on its port from going now; 0 if it may go.
     pub(crate) fn is_kept_by(&self, node: &Node) -> usize {
         let mut state = self.state.lock();
+        // What a link that is gone has asked may bring a membership, which is owed then.
+        let is_gone = |calls: &&Calls| calls.number.is_none() && calls.port == key(node);
+        let asked: usize = state.links.iter().filter(is_gone).map(|calls| calls.out).sum();
         let Some(port) = state.port(key(node)).filter(|port| port.users == 1 && !port.held) else { return 0 };
-        let (debts, now) = (port.debts.len(), now());
+        let (debts, now) = (port.debts.len() + asked, now());
         let fresh = Going { since: now, asked: now, debts };
         let before = port.going.filter(|going| now - going.asked < PATIENCE);
         let going =

@@ -211,6 +211,10 @@ impl<'a, 'g> Steps<'a, 'g> {
         let down_ms = self.draw.pick(down);
         let breaks = (self.sm == SmKind::Embedded && self.draw.rng.random()).then(|| name(other));
         let within_ms = self.within_ms();
+        // Who is away for so long does not hear of an address that changed just before.
+        if down_ms >= DEAF_MS && matches!(self.steps.last(), Some(Step::PkeyMoves(_))) {
+            self.idle(&[DEAF_MS]);
+        }
         self.steps.push(Step::Flap(FlapStep { host: name(host), down_ms, breaks, within_ms }));
     }
 
