@@ -44,15 +44,17 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
     }
 }
 
-/// Groups that the managers make, and ports that stay as they are in them.
+/// Groups that the managers make, and ports that stay, as they are in them.
 fn can_have_two(scenario: &Scenario) -> bool {
     let ready_made = scenario.partition.iter().all(|partition| partition.get_ref().ipoib);
-    let changes = |step: &Step| matches!(step, Step::GroupChanges(_) | Step::MembershipChanges(_));
+    // A timeline would put an adapter back, and there is none.
+    let changes = |step: &Step| {
+        matches!(step, Step::GroupChanges(_) | Step::MembershipChanges(_) | Step::HcaRemoval(_))
+    };
     ready_made && !scenario.step.iter().any(|step| changes(step.get_ref()))
 }
 
-/// What cannot be done, and the removal of an adapter, which a timeline would put back.
 fn is_of_one_subnet(step: &Step) -> bool {
-    use Step::{FaultPoints, HcaRemoval, PkeyMoves, Trouble, UnloadUnderTraffic};
-    matches!(step, PkeyMoves(_) | Trouble(_) | UnloadUnderTraffic(_) | FaultPoints(_) | HcaRemoval(_))
+    use Step::{FaultPoints, PkeyMoves, Trouble, UnloadUnderTraffic};
+    matches!(step, PkeyMoves(_) | Trouble(_) | UnloadUnderTraffic(_) | FaultPoints(_))
 }
