@@ -313,7 +313,7 @@ fn a_port_that_another_one_claims_to_be_may_get_another_address() {
     assert_eq!(one(&data("found/cloned-after-its-pkey-moved.toml"), 1), Ok(()));
 }
 
-/// Before, the port went while the join was out, and nobody left the group that it brought.
+/// Before, the port went while the join was out, and the group that it brought was never left.
 #[test]
 fn a_port_waits_for_the_join_of_a_link_that_is_gone() {
     for seed in 1..4 {

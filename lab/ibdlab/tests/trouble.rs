@@ -29,7 +29,7 @@ fn no_memory_at_once_refuses_nothing_an_administrator_does() {
 
 /// Before, a stop left the queue behind: the partition could not be deleted, nor the module unloaded, and an adapter was still open when it was pulled.
 #[test]
-fn queues_that_an_adapter_keeps_hold_up_nobody() {
+fn queues_that_an_adapter_keeps_hold_up_no_host() {
     all_is_well_again("kept-queues.toml", 50);
 }
 

@@ -1,4 +1,4 @@
-//! A second subnet behind a router: what a driver makes of it, with the paths that illumos's `ibcm` gives and with those that it does not.
+//! A second subnet behind a router: what a driver makes of it, with the paths that illumos's `ibcm` gives, and with the paths that it refuses.
 
 mod rig;
 
@@ -87,7 +87,7 @@ fn packets_through_a_router_have_the_hops_that_the_sa_says() {
     });
 }
 
-/// Random fabrics, some of which have a router.
+/// Random fabrics, some with a router.
 #[test]
 fn random_fabrics_of_two_subnets_end_well() {
     let fabrics = (0..rig::some_of(2_000)).map(|index| Search::Fabrics(SmKind::Embedded).scenario(1, index));

@@ -119,7 +119,7 @@ pub fn untold_leaves(host: &Kernel) -> Vec<(fabric::Gid, fabric::Gid)> {
     ibcm::Ibcm::of(host).untold_leaves()
 }
 
-/// How many joins of a host `ibcm` counts, by group (MGID) and port (GUID): those that no leave has undone.
+/// How many joins of a host `ibcm` counts, by group (MGID) and port (GUID): joins that no leave has undone.
 pub fn joins(host: &Kernel) -> Vec<((fabric::Gid, u64), u32)> {
     ibcm::Ibcm::of(host).joins_counted()
 }

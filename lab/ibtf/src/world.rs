@@ -112,7 +112,7 @@ impl InfiniBand {
     /// keeps it. May block.
     ///
     /// # Errors
-    /// [`RemoveError::Held`] if somebody did not let go; the HCA is then there as before, and every client was told so.
+    /// [`RemoveError::Held`] if a client did not let go; the HCA is then there as before, and every client was told so.
     pub fn detach_hca(&self, host: &Kernel, guid: Guid, kept: bool) -> Result<(), RemoveError> {
         let unknown = || RemoveError::Unknown(host.name().to_owned(), guid);
         let device = Ibtl::of(host).device(guid.0).ok_or_else(unknown)?;

@@ -142,7 +142,7 @@ impl FaultKind {
     /// Those of this crate.
     pub const KERNEL: [Self; 6] =
         [Self::KMEM, Self::ALLOCB, Self::DESBALLOC, Self::DUPB, Self::TASKQ, Self::DDI];
-    /// Those that fail for want of kernel memory, and do not wait for it.
+    /// Kinds that fail for want of kernel memory, and do not wait for it.
     pub const MEMORY: [Self; 5] = [Self::KMEM, Self::ALLOCB, Self::DESBALLOC, Self::DUPB, Self::TASKQ];
 }
 

@@ -233,7 +233,7 @@ impl Sm {
         self.sa.set_beyond(beyond);
     }
 
-    /// The router's port hears the groups that are `heard_there`, sends to those that are heard here, and is in no other group; in none while it
+    /// The router's port hears the groups that are `heard_there`, sends to the groups that are heard here, and is in no other group; in none while it
     /// leads nowhere. Whether that has changed anything.
     pub fn set_routed(&mut self, now: Nanos, router: Guid, heard_there: Option<&[McMemberRecord]>) -> bool {
         let changed = self.running && self.sa.set_routed(now, router, heard_there);

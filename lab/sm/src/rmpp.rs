@@ -90,7 +90,7 @@ impl Sender {
         Self::start_with(now, segments(header, data))
     }
 
-    /// The same with these segments, of which there is one at least.
+    /// The same with these segments, one at least.
     pub(crate) fn start_with(now: Nanos, segments: Vec<SaMad>) -> (Self, Step) {
         let mut sender =
             Self { segments, acked: 0, sent: 0, window_end: 1, retries_left: Self::RETRIES, deadline: now };

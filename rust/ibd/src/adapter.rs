@@ -28,7 +28,7 @@ enum State<T> {
     Unopened,
     /// Given back: the adapter goes.
     Nothing,
-    /// The instance goes: nothing is opened any more. What somebody has not let go of stays until the place goes.
+    /// The instance goes: nothing is opened any more. A value with clones left stays until the place goes.
     Over(Option<T>),
     /// Being opened, or being given back: whoever wants it gone waits.
     Changing,
@@ -82,7 +82,7 @@ impl<T: Opened> Held<T> {
         }
     }
 
-    /// Opens it once more if it was given back. What nobody could close is as open as before. Waits while it is being given back, and tries
+    /// Opens it once more if it was given back. A value that could not be closed is as open as before. Waits while it is being given back, and tries
     /// for some seconds: an adapter that has just come may be short of something, and nothing announces it again. False if the instance
     /// comes or goes. **May block.**
     pub(crate) fn reopen(&self, mut open: impl FnMut() -> Result<T, Errno>) -> Result<bool, Errno> {
@@ -214,7 +214,7 @@ impl<T> Drop for Withdrawn<'_, T> {
     }
 }
 
-/// A wait of which the log hears every ten seconds.
+/// A wait that the log mentions every ten seconds.
 pub(crate) struct Overdue {
     begun: Instant,
     said: Instant,

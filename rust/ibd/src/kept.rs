@@ -37,7 +37,7 @@ pub(crate) struct KeptAdapters(Mutex<Table>);
 struct Table {
     entries: List<Entry>,
     last: u32,
-    /// Somebody was told that there are queues like these.
+    /// The log has said that there are queues like these.
     told: bool,
 }
 
@@ -50,9 +50,9 @@ struct Entry {
     client: Client,
 }
 
-/// Who has a client, and with it what is parked there.
+/// What has a client, and with it what is parked there.
 enum Holder {
-    Nobody(Option<Parked>),
+    Free(Option<Parked>),
     Link,
     /// A thread that frees what is parked: the adapter, or the module, is to go.
     Ending,
@@ -121,19 +121,19 @@ impl KeptAdapters {
         Ok((number, taken, None))
     }
 
-    /// One that nobody has, with what is parked there if there is any.
+    /// A free one, with what is parked there if there is any.
     fn take_free(&self, hca_guid: u64, link: &KArc<Shared>) -> Option<(u32, Client, Option<Parked>)> {
         let mut table = self.0.lock();
         let any = !table.entries.iter().any(|entry| entry.is_parked(hca_guid));
         let entry =
             table.entries.find_mut(|entry| entry.is_parked(hca_guid) || any && entry.is_free(hca_guid))?;
-        let Holder::Nobody(parked) = core::mem::replace(&mut entry.holder, Holder::Link) else { return None };
+        let Holder::Free(parked) = core::mem::replace(&mut entry.holder, Holder::Link) else { return None };
         Some((entry.number, entry.lend(link), parked))
     }
 
     /// The link has no connections any more, or could not open the adapter; or what was parked could not be freed.
     pub(crate) fn give_back(&self, number: u32, parked: Option<Parked>) {
-        let mut parked = Holder::Nobody(parked);
+        let mut parked = Holder::Free(parked);
         let mut table = self.0.lock();
         let before = table.entries.find_mut(|entry| entry.number == number).and_then(|entry| {
             core::mem::swap(&mut entry.holder, &mut parked);
@@ -194,7 +194,7 @@ impl KeptAdapters {
         loop {
             let mut table = self.0.lock();
             let is_awaited = table.entries.iter().any(Entry::is_ending);
-            let next = table.entries.find_mut(|entry| matches!(entry.holder, Holder::Nobody(_)));
+            let next = table.entries.find_mut(|entry| matches!(entry.holder, Holder::Free(_)));
             let Some((number, parked)) = next.map(|entry| (entry.number, entry.end())) else {
                 drop(table);
                 if !is_awaited {
@@ -216,11 +216,11 @@ impl KeptAdapters {
 
 impl Entry {
     fn is_free(&self, hca_guid: u64) -> bool {
-        matches!(self.holder, Holder::Nobody(_)) && self.hca_guid == hca_guid
+        matches!(self.holder, Holder::Free(_)) && self.hca_guid == hca_guid
     }
 
     fn is_parked(&self, hca_guid: u64) -> bool {
-        matches!(self.holder, Holder::Nobody(Some(_))) && self.hca_guid == hca_guid
+        matches!(self.holder, Holder::Free(Some(_))) && self.hca_guid == hca_guid
     }
 
     fn is_ending(&self) -> bool {
@@ -230,8 +230,8 @@ impl Entry {
     /// What is parked, for the thread that frees it.
     fn end(&mut self) -> Option<Parked> {
         match core::mem::replace(&mut self.holder, Holder::Ending) {
-            Holder::Nobody(parked) => parked,
-            // Not asked of one that has another holder.
+            Holder::Free(parked) => parked,
+            // Only a free one is asked.
             Holder::Link | Holder::Ending => None,
         }
     }

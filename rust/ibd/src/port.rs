@@ -49,7 +49,7 @@ struct Shared {
     /// Packets that somebody wanted sent although nobody can start a port.
     refused: Counter,
     hca: Held<Hca>,
-    /// As whom IBTF knows the port. Whoever takes a clone drops it while [`Self::hca`] is being opened.
+    /// As whom IBTF knows the port. A clone is dropped while [`Self::hca`] is being opened.
     client: Mutex<Option<Client>>,
     pool: KArc<SaPool>,
 }
@@ -130,7 +130,7 @@ impl Adapter {
 impl Drop for Adapter {
     fn drop(&mut self) {
         self.shared.hca.end(|| self.shared.close());
-        // Nothing is opened any more: whoever took a clone has dropped it.
+        // Nothing is opened any more, and every clone is dropped.
         let client = self.shared.client.lock().take();
         drop(client);
         // The events keep `shared`, and detaching ends them.

@@ -304,7 +304,7 @@ fn silence(info: KBox<LeavableInfo>) {
 
 /// What does nothing, whatever it is called with.
 fn nothing() -> sys::ibt_async_handler_t {
-    // SAFETY: `nulldev` looks at none of its arguments, which are the caller's on amd64, and nobody looks at what it returns.
+    // SAFETY: `nulldev` looks at none of its arguments, which are the caller's on amd64, and IBTL does not look at what it returns.
     unsafe { core::mem::transmute::<unsafe extern "C" fn() -> c_int, sys::ibt_async_handler_t>(sys::nulldev) }
 }
 

@@ -161,14 +161,14 @@ pub fn leave(port: Gid, mgid: Gid, join_state: JoinState) -> Result<(), Status> 
     })
 }
 
-/// Takes one join of a port from IBTF's own count and asks nobody, whatever the subnet administrator has: for a port that the driver has no more business
+/// Takes one join of a port from IBTF's own count and asks no SA, whatever the subnet administrator has: for a port that the driver has no more business
 /// with. `ibt_leave_mcg` counts before it looks for the port to ask by, and no port has the GID that it is given here (`ibcm_ti.c`). **May block**, for
-/// nobody's answer.
+/// no answer.
 pub fn forget_join(port: Gid, mgid: Gid, join_state: JoinState) {
     // A port's GID is no multicast GID.
-    let nobody = Gid { prefix: 0xff00 << 48, guid: 1 };
-    // SAFETY: plain numbers. That nobody is asked is what it says.
-    let _ = unsafe { sys::ibt_leave_mcg(nobody.raw(), mgid.raw(), port.raw(), join_state.bits()) };
+    let absent = Gid { prefix: 0xff00 << 48, guid: 1 };
+    // SAFETY: plain numbers. No port has the GID, so no SA is asked.
+    let _ = unsafe { sys::ibt_leave_mcg(absent.raw(), mgid.raw(), port.raw(), join_state.bits()) };
 }
 
 /// Asks for groups that match, at most `max` (0 for all). No match is `MCG_RECORDS_NOT_FOUND`. **May block**, for

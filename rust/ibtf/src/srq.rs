@@ -73,7 +73,7 @@ impl Srq {
         &self.0.pd
     }
 
-    /// Frees it. `queues` are those that post to it: nobody else has a clone, or it comes back (`SRQ_IN_USE`). Their buffers come home when
+    /// Frees it. `queues` are all that post to it: there is no other clone, or it comes back (`SRQ_IN_USE`). Their buffers come home when
     /// they are dropped. It also comes back if the adapter refuses, with that status: then it can be used as before, and so can `queues`.
     /// `hermon` and `tavor` refuse for each one that a channel has ever taken from: `hermon_qp_free` compares the wrong flag, and never counts
     /// the channel off. **May block.**
@@ -85,7 +85,7 @@ impl Srq {
         if KArc::count(&self.0) != 1 + posts {
             return Err((self, Status::SRQ_IN_USE));
         }
-        // SAFETY: allocated; nobody has it but this value and queues that are borrowed here, so nobody posts.
+        // SAFETY: allocated; only this value and the queues borrowed here have it, so nothing is posted.
         match Status::check(unsafe { sys::ibt_free_srq(self.handle()) }) {
             Ok(()) => {
                 self.0.freed.store(true, Ordering::Release);
@@ -95,7 +95,7 @@ impl Srq {
         }
     }
 
-    /// Leaves it, with its protection domain and whoever opened the adapter, to an adapter that refuses to free it. The memory that was posted to it
+    /// Leaves it, with its protection domain and the client that opened the adapter, to an adapter that refuses to free it. The memory that was posted to it
     /// must have been [taken away](crate::BufferPool::take_away), and its queues dropped: otherwise the memory stays, and the module with it. **May block.**
     pub fn leave(self) {
         if self.0.adapter_owned.is_out_of_reach() {

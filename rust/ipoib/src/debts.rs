@@ -1,6 +1,6 @@
 //! Memberships of a port that no link has any more and that the SA may still have: what a stop could not end in time.
 //!
-//! A link hands over what it cannot end while the SA is silent, and goes. Whoever has the port works through these debts, one leave after the other, as
+//! A link hands over what it cannot end while the SA is silent, and goes. The port's owner works through these debts, one leave after the other, as
 //! long as the port is there: with pauses that grow while nothing is answered, several side by side otherwise. A link that joins
 //! such a group pays a part of its debt: the membership is its own from then on.
 //!
@@ -89,7 +89,7 @@ pub struct Debts<S> {
     failures: u32,
     /// Nothing is tried before.
     after: Instant,
-    /// Debts that were given up since somebody asked.
+    /// Debts that were given up since this was last asked.
     given_up: u32,
     jitter: Jitter,
 }
@@ -101,7 +101,7 @@ impl<S: DerefMut<Target = [DebtSlot]>> Debts<S> {
         Self { slots, len: 0, next: 0, failures: 0, after, given_up: 0, jitter }
     }
 
-    /// How many there are, those that are being ended among them.
+    /// How many there are, with the debts that are being ended.
     pub fn len(&self) -> usize {
         self.len
     }

@@ -59,7 +59,7 @@ fn a_link_with_500_groups_goes_while_the_sa_is_silent() {
     });
 }
 
-/// What is out when it goes comes back to nobody, and is undone.
+/// What is out when it goes comes back too late, and is undone.
 #[test]
 fn a_link_goes_while_its_joins_are_out_and_they_are_undone_when_they_are_granted() {
     with_partitions(16, |bench| {
@@ -195,7 +195,7 @@ fn leaves_whose_answers_are_lost_are_over_when_the_sa_answers() {
     });
 }
 
-/// Somebody holds the mac of a link that dls has not taken. Before, the ioctl waited until he let go.
+/// Another client holds the mac of a link that dls has not taken. Before, the ioctl waited for that client.
 #[test]
 fn a_creation_that_fails_does_not_wait_for_those_who_hold_the_mac() {
     with_partitions(32, |bench| {

@@ -3,37 +3,15 @@
 
 use fabric::Guid;
 use fakekernel::Nanos;
-use lab_gldv3::{LinkAddress, Offload, ReceiveQueue, Stream};
+use lab_gldv3::LinkAddress;
 use sm::Attribute;
 use sm::fault::FaultAction;
 
 use crate::bench::{Bench, PLAIN, Setup, address_of, group};
+use crate::forged::{absent, came, link_address, send};
 
 const ARP: u32 = 0x0806;
 const IPV6: u32 = 0x86dd;
-const PREFIX: u64 = 0xfe80 << 48;
-
-fn link_address(qpn: u32, guid: u64) -> LinkAddress {
-    let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&qpn.to_be_bytes());
-    bytes[4..12].copy_from_slice(&PREFIX.to_be_bytes());
-    bytes[12..].copy_from_slice(&guid.to_be_bytes());
-    LinkAddress(bytes)
-}
-
-/// At a port that is not there.
-fn absent(n: u32) -> LinkAddress {
-    link_address(0x48, 0x0002_c903_0f00_0000 + u64::from(n))
-}
-
-fn send(stream: &Stream, to: LinkAddress, packet: &[u8]) {
-    stream.transmit(to, packet, Offload::default()).expect("the stream is bound");
-}
-
-/// Packets that have come since this was last asked.
-fn came(heard: &ReceiveQueue) -> usize {
-    std::iter::from_fn(|| heard.try_next()).count()
-}
 
 fn one_setup(seeds: u64, test: fn(&Bench)) {
     Setup { seeds, ..Setup::default() }.run(test);

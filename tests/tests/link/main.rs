@@ -18,6 +18,7 @@ mod contract;
 mod crowded;
 mod events;
 mod faults;
+mod forged;
 mod groups;
 mod handed_over;
 mod ibdpath;

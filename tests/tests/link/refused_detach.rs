@@ -1,4 +1,4 @@
-//! An adapter that was to go and stays: IBTL announces it again to those that have closed it (`ibtl_detach_all_clients`, `bailout`).
+//! An adapter that was to go and stays: IBTL announces it again to the clients that have closed it (`ibtl_detach_all_clients`, `bailout`).
 
 use fakekernel::{Ctx, FaultKind, FaultPlan, Nanos};
 use lab_gldv3::{LinkState, Offload};

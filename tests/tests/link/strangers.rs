@@ -3,40 +3,20 @@
 
 use fabric::{Guid, HcaConfig};
 use fakekernel::Nanos;
-use lab_gldv3::{LinkAddress, Offload, ReceiveQueue, Stream};
+use lab_gldv3::{LinkAddress, Stream};
 use sm::Attribute;
 use sm::fault::FaultAction;
 
 use crate::bench::{Bench, PLAIN, Setup, address_of};
+use crate::forged::{absent, came, queue_pair, send};
 
 const ARP: u32 = 0x0806;
 const IPV6: u32 = 0x86dd;
-const PREFIX: u64 = 0xfe80 << 48;
-/// GUID of a port that is not there; those behind it are not, either.
-const ABSENT: u64 = 0x0002_c903_0f00_0000;
 /// Questions for answers alone that a link asks at once, and in a second (`answers_at_once` and `answers_pace` of the table of paths).
 const BURST: u64 = 200;
 const PER_SECOND: u64 = 200;
 /// Addresses of one port that stay although nothing is sent to them.
 const OF_PORT: u64 = 256;
-
-fn link_address(qpn: u32, guid: u64) -> LinkAddress {
-    let mut bytes = [0; 20];
-    bytes[..4].copy_from_slice(&qpn.to_be_bytes());
-    bytes[4..12].copy_from_slice(&PREFIX.to_be_bytes());
-    bytes[12..].copy_from_slice(&guid.to_be_bytes());
-    LinkAddress(bytes)
-}
-
-/// At a port that nobody has.
-fn absent(n: u32) -> LinkAddress {
-    link_address(0x48, ABSENT + u64::from(n))
-}
-
-/// A queue pair of a port that is there.
-fn queue_pair(port: Guid, n: u32) -> LinkAddress {
-    link_address(0x10_0000 + n, port.0)
-}
 
 /// A message of ARP.
 fn arp(operation: u8, sender: (LinkAddress, [u8; 4]), target: (LinkAddress, [u8; 4])) -> Vec<u8> {
@@ -137,15 +117,6 @@ impl Alpha {
             fakekernel::sleep(Nanos::from_millis(1));
         }
     }
-}
-
-fn send(stream: &Stream, to: LinkAddress, packet: &[u8]) {
-    stream.transmit(to, packet, Offload::default()).expect("the stream is bound");
-}
-
-/// Packets that have come since this was last asked.
-fn came(heard: &ReceiveQueue) -> usize {
-    std::iter::from_fn(|| heard.try_next()).count()
 }
 
 /// Each answer of the SA takes so long.

@@ -113,8 +113,8 @@ fn a_router_drops_what_it_cannot_place() {
     let qpn = w.hosts[1].qp.num();
     send(&w, AddressVector { dlid: ROUTER_LID, ..AddressVector::PLACEHOLDER }, qpn, b"no GRH");
     assert_eq!(w.drops().get(&Reason::NoGrh), Some(&1));
-    let nobody = Gid { guid: 0xdead, ..gid(&w, 1) };
-    send(&w, vector(nobody, ROUTER_LID, 9), qpn, b"nobody");
+    let absent = Gid { guid: 0xdead, ..gid(&w, 1) };
+    send(&w, vector(absent, ROUTER_LID, 9), qpn, b"absent");
     // Of the sender's own subnet, and of another port's prefix.
     send(&w, vector(gid(&w, 0), ROUTER_LID, 9), qpn, b"back");
     let mixed = Gid { prefix: PREFIXES[0], ..gid(&w, 1) };
@@ -159,7 +159,7 @@ fn a_group_of_the_site_crosses_and_one_of_the_link_does_not() {
     send(&w, vector(SITE, MLID, 0), Qpn::MULTICAST, b"not beyond the subnet");
     assert_eq!(w.drops().get(&Reason::HopLimit), Some(&1));
     w.fabric.set_routed_group(Subnet(1), SITE, None);
-    send(&w, vector(SITE, MLID, 255), Qpn::MULTICAST, b"nobody there any more");
+    send(&w, vector(SITE, MLID, 255), Qpn::MULTICAST, b"the last one has left");
     assert!(b.received().is_empty());
 }
 

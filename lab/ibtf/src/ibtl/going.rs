@@ -1,8 +1,8 @@
 //! HCAs that come and go (`ibtl_announce_new_hca`, `ibtl_detach_all_clients` and `ibc_pre_detach` of `io/ib/ibtl`).
 //!
 //! An HCA that is to go is told to the general clients that have it open, then to DM, then to the communication manager, then to IBMA.
-//! Each of these steps ends the detach if one of those that were told keeps the HCA. Then the HCA is there as before, and *every* client is
-//! told that it is there: those that have closed it as well as those that still have it.
+//! Each of these steps ends the detach if a client that was told keeps the HCA. Then the HCA is there as before, and *every* client is
+//! told that it is there: the clients that have closed it as well as the others.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

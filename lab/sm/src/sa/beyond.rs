@@ -56,7 +56,7 @@ impl Sa {
         heard.map(|group| group.record).collect()
     }
 
-    /// Has the router's port in the groups that are `heard_there`, as a full member, in those that are heard here by others, to send to, and in
+    /// Has the router's port in the groups that are `heard_there`, as a full member, in the groups that others hear here, to send to, and in
     /// no other. Whether that has changed anything. Nothing is `heard_there` and here while the router leads nowhere: `None`.
     pub(crate) fn set_routed(
         &mut self,

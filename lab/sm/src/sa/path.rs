@@ -31,7 +31,7 @@ struct Params {
 }
 
 impl Sa {
-    /// `Get` and `GetTable(PathRecord)`. Ports nobody knows, and GIDs of another subnet that no router leads to, give no paths, which is not an error.
+    /// `Get` and `GetTable(PathRecord)`. Unknown ports, and GIDs of another subnet that no router leads to, give no paths, which is not an error.
     pub(super) fn paths(&self, requester: Guid, mad: &SaMad) -> Verdict {
         let asked: PathRecord = record_of(mad)?;
         let limit = match mad.method {

@@ -104,7 +104,7 @@ fn a_router_joins_for_who_hears_a_group_on_its_other_side() {
     let (mut here, mut there) = two();
     joins(&mut there, PREFIX, JoinState::FULL);
     assert!(tell(&there, &mut here, (C, B)));
-    assert_eq!(members(&here), [C], "the group is made where nobody is in it");
+    assert_eq!(members(&here), [C], "the group is made where it has no member");
     assert!(!tell(&there, &mut here, (C, B)), "once");
     assert!(tell(&here, &mut there, (B, C)));
     assert_eq!(

@@ -31,7 +31,7 @@ impl Shared {
     /// A membership that this link does not end. **Any** context without locks.
     pub(super) fn owe(&self, debt: Debt) {
         let Some(given_up) = self.pool.owe(&self.node, debt) else { return };
-        // IBTF must not count for ever what nobody leaves.
+        // IBTF must not count for ever what is never left.
         forget(&given_up);
         log!(
             warn,

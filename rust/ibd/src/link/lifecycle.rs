@@ -321,7 +321,7 @@ impl Drop for Inner {
         let listener = self.shared.listener.lock().take();
         drop(listener);
         self.shared.hardware.end(|| self.shared.close_hardware("the adapter"));
-        // Nothing is opened any more: whoever took a clone has dropped it.
+        // Nothing is opened any more, and every clone is dropped.
         let client = self.shared.client.lock().take();
         drop(client);
         // No CQ is left that triggers them.

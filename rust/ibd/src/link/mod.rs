@@ -127,7 +127,7 @@ pub(crate) struct Shared {
     settings: Mutex<Settings>,
     /// `None` before it is opened and once it is given back.
     hardware: Held<Hardware>,
-    /// As whom IBTF knows the link, from attach to detach. Whoever takes a clone drops it while [`Self::hardware`] is being opened.
+    /// As whom IBTF knows the link, from attach to detach. A clone is dropped while [`Self::hardware`] is being opened.
     client: Mutex<Option<Client>>,
     rates: StaticRates,
     /// Buffers of queue pairs that are gone, some of them still lent.

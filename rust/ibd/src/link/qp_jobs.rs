@@ -270,7 +270,7 @@ pub(crate) fn inspect(shared: &Shared, ring: usize, channel: &UdChannel, generat
     }
 }
 
-/// Has a queue pair send again of which a send has failed. If it cannot, it has failed itself. **May block.**
+/// Has a queue pair send again after a failed send. If it cannot, it has failed itself. **May block.**
 #[inline(never)]
 pub(crate) fn recover(shared: &Shared, ring: usize, channel: &UdChannel, generation: Generation) {
     let recovered = channel.recover();

@@ -25,7 +25,7 @@ pub(super) struct PartitionLink {
 }
 
 impl PartitionLink {
-    /// Makes the link of a zone. One that dls did not take, and that somebody holds, comes with the error: it is to be [undone](Self::undo) later.
+    /// Makes the link of a zone. One that dls did not take, and that another client holds, comes with the error: it is to be [undone](Self::undo) later.
     /// **May block.**
     #[inline(never)]
     pub(super) fn make(
@@ -49,7 +49,7 @@ impl PartitionLink {
         }
     }
 
-    /// Undoes a link that dls does not have, or hands it back. Nobody has seen it, so nobody opens it; but whoever walks over all MACs holds
+    /// Undoes a link that dls does not have, or hands it back. No client has seen it, so none opens it; but a walk over all MACs holds
     /// each for a moment. **May block**, little longer than the `patience`.
     pub(super) fn undo(self, patience: Duration) -> Result<(), Self> {
         let deadline = Instant::now() + patience;

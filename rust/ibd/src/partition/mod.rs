@@ -205,7 +205,7 @@ impl Ports {
         }
     }
 
-    /// The creation of a link has failed, and somebody holds its mac: it is undone later.
+    /// The creation of a link has failed, and another client holds its mac: it is undone later.
     fn keep_failed(&self, link: LinkId, value: PartitionLink) {
         let mut lists = self.lists.lock();
         if let Some(made) = lists.partitions.find_mut(|made| made.link == link && made.value.is_none()) {
@@ -214,7 +214,7 @@ impl Ports {
         }
     }
 
-    /// Undoes links whose creation has failed, as far as nobody holds them any more. **May block**, for some seconds.
+    /// Undoes links whose creation has failed, as far as no client holds them any more. **May block**, for some seconds.
     fn undo_failed(&self) {
         loop {
             let mut lists = self.lists.lock();

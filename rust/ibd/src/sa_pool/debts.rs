@@ -59,7 +59,7 @@ impl Anchor {
 }
 
 impl Drop for Anchor {
-    /// Its instance goes: what is owed is given up. **May block**, for nobody's answer.
+    /// Its instance goes: what is owed is given up. **May block**, but waits for no answer.
     fn drop(&mut self) {
         if let Some(port) = self.pool.state.lock().port(self.port) {
             port.users -= 1;
@@ -98,7 +98,7 @@ impl SaPool {
         given_up
     }
 
-    /// The last instance is gone from a port: what it owes is given up. **May block**, for nobody's answer.
+    /// The last instance is gone from a port: what it owes is given up. **May block**, but waits for no answer.
     pub(super) fn give_up(&self, key: PortKey) {
         let mut given_up = 0;
         loop {
@@ -154,7 +154,7 @@ fn key(node: &Node) -> PortKey {
     (node.hca, node.port)
 }
 
-/// Takes the joins of a debt that nothing is done about any more out of IBTF's count. **May block**, for nobody's answer.
+/// Takes the joins of a debt that nothing is done about any more out of IBTF's count. **May block**, but waits for no answer.
 pub(crate) fn forget(debt: &Debt) {
     for _ in 0..debt.joins {
         let state = crate::link::join_state(debt.counted);

@@ -87,7 +87,7 @@ fn a_group_that_a_link_asks_about_waits_and_the_next_one_is_tried() {
 }
 
 #[test]
-fn a_link_that_joins_pays_what_nobody_counts() {
+fn a_link_that_joins_pays_what_ibtf_does_not_count() {
     let mut m = machine(3);
     m.add(at(0), debt(1, Roles::FULL, 0));
     m.add(at(0), debt(2, Roles::FULL.and(Roles::SEND_ONLY), 0));
@@ -109,7 +109,7 @@ fn what_is_added_while_a_debt_is_out_is_tried_after_it() {
 }
 
 #[test]
-fn without_room_one_that_nobody_counts_gives_way() {
+fn without_room_one_that_ibtf_does_not_count_gives_way() {
     let mut m = machine(2);
     m.add(at(0), debt(1, Roles::FULL, 1));
     m.add(at(0), debt(2, Roles::FULL, 0));
@@ -117,7 +117,7 @@ fn without_room_one_that_nobody_counts_gives_way() {
     assert_eq!(
         m.add(at(0), debt(4, Roles::FULL, 1)),
         Some(debt(4, Roles::FULL, 1)),
-        "whose joins somebody has to undo"
+        "whose joins are still to be undone"
     );
     assert_eq!((m.len(), m.given_up()), (2, 2));
 }

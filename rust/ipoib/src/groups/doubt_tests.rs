@@ -118,10 +118,8 @@ fn unlike(m: &mut Machine) {
     joined(m, 1, Roles::FULL, Err(JoinError::Unlike));
 }
 
-/// Before the mend a join that was out while the SM changed made its group as the broadcast group of before was, and the group stayed so
-/// as long as the link was in it.
-#[test]
-fn a_group_that_an_outdated_join_made_is_left_and_made_anew() {
+/// A machine that leaves a group which a join that was out while the SM changed has made.
+fn left_as_unlike() -> Machine {
     let mut m = up();
     m.want(group(1)).unwrap();
     actions(&mut m, 0);
@@ -129,6 +127,14 @@ fn a_group_that_an_outdated_join_made_is_left_and_made_anew() {
     joined(&mut m, 1, Roles::FULL, Ok(7));
     unlike(&mut m);
     assert!(matches!(actions(&mut m, 1).as_slice(), [Action::Leave { joins: 1, .. }]));
+    m
+}
+
+/// Before the mend a join that was out while the SM changed made its group as the broadcast group of before was, and the group stayed so
+/// as long as the link was in it.
+#[test]
+fn a_group_that_an_outdated_join_made_is_left_and_made_anew() {
+    let mut m = left_as_unlike();
     m.handle_event(at(1), Event::Left(group(1), Left::Confirmed));
     assert_eq!(actions(&mut m, 1), [], "others leave it meanwhile");
     assert_eq!(actions(&mut m, 2), [join(1, Roles::FULL, None)]);
@@ -140,13 +146,7 @@ fn a_group_that_an_outdated_join_made_is_left_and_made_anew() {
 /// A group that is as it is for another reason is left once, and then joined as it is.
 #[test]
 fn a_leave_that_fails_does_not_have_the_group_left_again() {
-    let mut m = up();
-    m.want(group(1)).unwrap();
-    actions(&mut m, 0);
-    m.handle_event(at(1), Event::Renew);
-    joined(&mut m, 1, Roles::FULL, Ok(7));
-    unlike(&mut m);
-    assert!(matches!(actions(&mut m, 1).as_slice(), [Action::Leave { joins: 1, .. }]));
+    let mut m = left_as_unlike();
     m.handle_event(at(1), Event::Left(group(1), Left::Unconfirmed(Roles::FULL)));
     assert_eq!(actions(&mut m, 1), [join(1, Roles::FULL, Some(7))]);
     joined(&mut m, 1, Roles::FULL, Err(JoinError::Unlike));
@@ -166,7 +166,7 @@ fn a_join_is_outdated_by_another_sm_alone() {
     }
 }
 
-/// The SA may have made the group although nobody heard its answer.
+/// The SA may have made the group although its answer was not heard.
 #[test]
 fn a_group_that_an_unanswered_outdated_join_made_is_made_anew() {
     let mut m = up();

@@ -16,7 +16,7 @@ fn routers() -> Mgid {
     Mgid::all_routers(crate::addr::Signature::Ipv6, SCOPE, PKEY)
 }
 
-/// A machine that asks to send to groups, and an SA that knows those that `exists` says.
+/// A machine that asks to send to groups, and an SA that knows the groups that `exists` names.
 struct World {
     machine: Groups<u32, Vec<GroupSlot<u32>>>,
     joins: Vec<Mgid>,
@@ -78,7 +78,7 @@ fn a_stand_in_that_appears_stands_in_at_once() {
     }
 }
 
-/// A router has created it: no join is needed for those that it stands in for.
+/// A router has created it: no join is needed for the groups that it stands in for.
 #[test]
 fn a_stand_in_that_is_held_stands_in_whatever_was_refused() {
     let mut world = World::new();

@@ -1238,7 +1238,7 @@ fn owe(n: u8, counted: Roles, joins: u32) -> Action<u32> {
     Action::Owe { group: group(n), roles: Roles::FULL, counted, joins, info: Some(7) }
 }
 
-/// Before, a leave that was not answered was repeated twice, for each group, while whoever wanted the link gone waited.
+/// Before, a leave that was not answered was repeated twice, for each group, while the deletion of the link waited.
 #[test]
 fn a_stop_makes_one_leave_and_owes_what_it_did_not_end() {
     let mut m = stopped_in_three();

@@ -23,40 +23,43 @@ const SILENCE_MS: u64 = 200_000;
 
 /// The schedule, with more ways to go.
 pub(super) fn vary(scenario: &mut Scenario, seed: u64, index: u64) {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
-    rng.set_stream(index);
-    let hosts: Vec<String> = scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
-    for step in &mut scenario.step {
-        let Step::Trouble(trouble) = step.as_mut() else { continue };
-        adapters(trouble, &mut rng);
-        let Some(host) = hosts.choose(&mut rng) else { continue };
-        if rng.random_range(0..VISITED) == 0 {
-            visit(trouble, host, &mut rng);
-        }
+    each_timeline(scenario, seed, index, |trouble, host, rng| {
         if rng.random_range(0..SILENT) == 0 {
-            delete(trouble, host, &mut rng);
+            delete(trouble, host, rng);
         }
-    }
+    });
 }
 
 /// The fabric, with adapters that stay and links that have a second hand.
 pub(super) fn vary_fabric(scenario: &mut Scenario, seed: u64, index: u64) {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
-    rng.set_stream(index);
-    let hosts: Vec<String> = scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
-    for step in &mut scenario.step {
-        let Step::Trouble(trouble) = step.as_mut() else { continue };
-        adapters(trouble, &mut rng);
-        let Some(host) = hosts.choose(&mut rng) else { continue };
-        if rng.random_range(0..VISITED) == 0 {
-            visit(trouble, host, &mut rng);
-        }
+    each_timeline(scenario, seed, index, |trouble, host, rng| {
         if rng.random_range(0..STAYS) == 0 {
             let when = rng.random_range(0..=trouble.within_ms * 1_000);
             let goes = HcaGoes { refused: true, ..HcaGoes::pulled(host) };
             trouble.event.push(TimedEvent::new(when, Event::HcaRemoved(goes)));
         }
         trouble.event.sort_by_key(|timed| *timed.at_us.get_ref());
+    });
+}
+
+/// Of each timeline the ways in which adapters go, now and then a second hand at a host's link, and what `more` does with that host.
+fn each_timeline(
+    scenario: &mut Scenario,
+    seed: u64,
+    index: u64,
+    more: impl Fn(&mut TroubleStep, &str, &mut ChaCha8Rng),
+) {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
+    rng.set_stream(index);
+    let hosts: Vec<String> = scenario.host.iter().map(|host| host.get_ref().name.get_ref().clone()).collect();
+    for step in &mut scenario.step {
+        let Step::Trouble(trouble) = step.as_mut() else { continue };
+        adapters(trouble, &mut rng);
+        let Some(host) = hosts.choose(&mut rng) else { continue };
+        if rng.random_range(0..VISITED) == 0 {
+            visit(trouble, host, &mut rng);
+        }
+        more(trouble, host, &mut rng);
     }
 }
 

@@ -30,11 +30,7 @@ const TIMES: [u64; 4] = [1, 2, 10, 1_000];
 pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
     rng.set_stream(index);
-    let hosts: Vec<(String, &str)> = scenario
-        .host
-        .iter()
-        .map(|host| (host.get_ref().name.get_ref().clone(), host.get_ref().driver.name()))
-        .collect();
+    let hosts: Vec<_> = drivers(scenario).collect();
     for step in &mut scenario.step {
         let Step::Trouble(trouble) = step.as_mut() else { continue };
         if rng.random_range(0..ONE_IN) != 0 {
@@ -49,11 +45,7 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
 
 /// The scenario with shortages of modules that its hosts have: an event of another scenario may name a host's other driver.
 pub(super) fn fit(scenario: &mut Scenario) {
-    let drivers: BTreeMap<String, &str> = scenario
-        .host
-        .iter()
-        .map(|host| (host.get_ref().name.get_ref().clone(), host.get_ref().driver.name()))
-        .collect();
+    let drivers: BTreeMap<_, _> = drivers(scenario).collect();
     for step in &mut scenario.step {
         let Step::Trouble(trouble) = step.as_mut() else { continue };
         for timed in &mut trouble.event {
@@ -65,6 +57,11 @@ pub(super) fn fit(scenario: &mut Scenario) {
             }
         }
     }
+}
+
+/// The hosts, and the driver of each.
+fn drivers(scenario: &Scenario) -> impl Iterator<Item = (String, &'static str)> {
+    scenario.host.iter().map(|host| (host.get_ref().name.get_ref().clone(), host.get_ref().driver.name()))
 }
 
 /// Around something that waits for memory, if there is such in the timeline.

@@ -9,7 +9,7 @@ use crate::scenario::{PropertyText, RouterAwayStep, RouterSpec, Scenario, Step};
 
 /// Makes the draw another one than that of fabrics.
 const APART: u64 = 0x524f_5554_4552_5321;
-/// One in so many of those that can be one.
+/// One in so many fabrics that can have a router.
 const ONE_IN: u32 = 2;
 /// The site's scope.
 const SITE: u8 = 5;

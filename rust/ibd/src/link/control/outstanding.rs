@@ -10,7 +10,7 @@ pub(crate) struct Outstanding {
     /// Something of it that is not the SA's to answer.
     link_here: bool,
     groups: bool,
-    /// Groups of which nothing is out, and which are to be left.
+    /// Groups that are to be left, without a question out.
     groups_here: bool,
     /// Groups that the port is in, or may be.
     memberships: usize,

@@ -85,7 +85,7 @@ impl IncomingConnections {
         } else {
             self.next_incoming_close(now).or_else(|| self.next_outgoing_close(now))
         };
-        // Whoever had this turn has the next one only if nobody else wants it.
+        // The side that had this turn has the next one only if the other does not want it.
         if let Some(next) = &next {
             self.outgoing_is_next = !matches!(next, Close::Outgoing(..));
         }

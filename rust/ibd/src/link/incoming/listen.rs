@@ -205,7 +205,7 @@ impl ConnectionEvents {
         if open() {
             log!(warn, self.0.name, "the adapter that was removed is still in use");
         }
-        // What rests is nobody's now.
+        // No link has what rests now.
         self.0.kept.hca_removed(self.0.node.hca.get());
     }
 }

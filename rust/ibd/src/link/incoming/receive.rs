@@ -128,7 +128,7 @@ impl ConnectedReceiver {
         &self.backlog
     }
 
-    /// Gives the adapter buffers, and has whoever is on the receive path look here, for messages to the link of this address. After an error it is
+    /// Gives the adapter buffers, and has the receive path look here, for messages to the link of this address. After an error it is
     /// to be [closed](Self::close) all the same.
     pub(super) fn begin(this: &KArc<Self>, slabs: Slabs, cq: Cq, own: LinkAddr) -> Result<(), Status> {
         let mut state = this.state.lock();
@@ -221,7 +221,7 @@ impl ConnectedReceiver {
     }
 
     /// Whether everything was taken that the adapter had completed when this was first asked, with `None`; if not, what it is to be asked with
-    /// next. If something waits somebody takes it soon; if nobody does any more it is counted, before the queue pair of its connection is freed.
+    /// next. What waits is taken soon; what is not taken any more is counted, before the queue pair of its connection is freed.
     pub(super) fn has_taken_all(&self, since: Option<Taken>) -> Result<(), Taken> {
         let mut state = self.state.lock();
         let State { open: Some(open), batch, taken, .. } = &mut *state else {

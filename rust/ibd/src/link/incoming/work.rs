@@ -359,7 +359,7 @@ fn leave_failed(shared: &Shared) {
     if !shared.kept.take_failed(number_of_client(shared)) {
         return;
     }
-    log!(warn, shared.name, "a receive queue that rests has failed: those that rest are not used again");
+    log!(warn, shared.name, "a receive queue at rest has failed: no queue at rest is used again");
     while let Some(Resting { srq, slabs }) = with_incoming(shared, IncomingConnections::wake) {
         shared.retire_all(kept::leave(srq, slabs));
     }
@@ -405,7 +405,7 @@ fn make_shared_receive(
         dissolve(shared, shared_receive);
         return Err(Status::HCA_PORT_NOT_ACTIVE);
     }
-    // What failed while it was woken was nobody's.
+    // A queue that failed while it was woken belonged to no link.
     if shared.kept.has_failed(number_of_client(shared)) {
         with_incoming(shared, |incoming| {
             incoming.resting_failed();

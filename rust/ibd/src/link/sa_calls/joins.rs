@@ -155,7 +155,7 @@ fn broadcast_joined(
     });
 }
 
-/// IBTF counts a join for the group of the answer, whatever was asked: nobody leaves one that was not asked for.
+/// IBTF counts a join for the group of the answer, whatever was asked: a group that was not asked for is never left.
 /// Whether it was for another one.
 pub(super) fn forget_another(port: Gid, asked: Gid, answer: &McgInfo, state: JoinState) -> bool {
     let other = gid(answer.address.dgid);

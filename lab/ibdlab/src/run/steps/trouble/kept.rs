@@ -10,7 +10,7 @@ use crate::scenario::trouble::{Claim, Event, Strangers};
 
 /// Addresses of ports that are there, of all those of a fabric: 256 of a port stay, and half as many again until the next ones go.
 const OF_PORTS: u64 = 1_000;
-/// Ports that nobody has, and that the SA is asked about, in each second and once more in the first one; and those that wait for it.
+/// Absent ports that the SA is asked about, in each second and once more in the first one; and questions that wait.
 const ASKED: u64 = 200;
 const WAIT: u64 = 512;
 

@@ -96,7 +96,7 @@ pub fn questions_of_groups(step: &TroubleStep, host: &str) -> u64 {
 /// Questions for answers to strangers that a link may ask at once, and then in each second.
 const FOR_STRANGERS: u64 = 200;
 
-/// The most that a host may ask beside that for strangers at ports that nobody has: each time that a link is made anew it may ask as much
+/// The most that a host may ask beside that for strangers at absent ports: each time that a link is made anew it may ask as much
 /// as the first one.
 pub fn questions_for_strangers(step: &TroubleStep, host: &str) -> u64 {
     let is_of_host = |event: &Event| event.host().is_some_and(|named| named.get_ref() == host);

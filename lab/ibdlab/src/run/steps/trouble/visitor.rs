@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use fakekernel::{Ctx, Kernel, Nanos, Thread};
 use lab_gldv3::Stream;
 
-/// An EtherType that nobody looks into (IEEE 802's for local experiments).
+/// An EtherType that no host looks into (IEEE 802's for local experiments).
 const SAP: u32 = 0x88b5;
 
 /// See the module's documentation.
