@@ -77,6 +77,7 @@ wanted() {
 		need mandoc have mandoc
 		need git have git
 		need gdb have gdb
+		need valgrind have valgrind
 		if [ "$(id -u)" -eq 0 ]; then
 			need dnsmasq-base have dnsmasq
 			need dropbear-bin have dropbear dropbearkey dbclient
