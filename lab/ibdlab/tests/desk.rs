@@ -218,7 +218,8 @@ fn a_pulled_cable_and_a_new_subnet_manager_are_seen_at_the_desk() {
     // Each group and its members, without its MLID: a group that is made again has another one.
     let groups = || {
         let said = lab.ibdlab(&["fabric", "groups"]).0;
-        let mut groups: Vec<_> = said.lines().filter_map(|line| Some(line.split_once(' ')?.1.to_owned())).collect();
+        let mut groups: Vec<_> =
+            said.lines().filter_map(|line| Some(line.split_once(' ')?.1.to_owned())).collect();
         groups.sort();
         groups
     };

@@ -166,6 +166,11 @@ fn a_fast_host_that_makes_the_broadcast_group_lets_a_slow_one_in() {
 }
 
 #[test]
+fn hosts_with_a_group_each_meet_in_the_one_of_the_first_scope() {
+    ends_well("found/one-partition-with-two-groups.toml", 4);
+}
+
+#[test]
 fn a_host_that_makes_the_broadcast_group_lets_one_with_a_smaller_mtu_in() {
     ends_well("found/large-mtu-makes-the-group.toml", 6);
 }

@@ -272,6 +272,12 @@ impl Scope {
     pub const SEARCH_ORDER: [Self; 4] =
         [Self::LinkLocal, Self::SiteLocal, Self::OrganisationLocal, Self::Global];
 
+    /// Whether a search looks in the other scope before this one.
+    pub fn is_searched_after(self, other: Self) -> bool {
+        let place = |scope| Self::SEARCH_ORDER.iter().position(|searched| *searched == scope);
+        place(self).is_none_or(|mine| place(other).is_some_and(|theirs| theirs < mine))
+    }
+
     /// The low nibble of an MGID's second byte.
     pub const fn from_nibble(nibble: u8) -> Option<Self> {
         Some(match nibble {

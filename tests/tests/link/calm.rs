@@ -246,6 +246,22 @@ fn repeated_failures_are_told_once_a_second_at_most() {
     });
 }
 
+/// IBTF has no status of its own for most of what an SA says, and names the module that failed in some bits. Before, the log had these as
+/// -1879048192.
+#[test]
+fn the_log_has_the_failure_of_a_module_in_hexadecimal() {
+    holds(|bench| {
+        let refuse = FaultAction::Refuse(sm::Status::NO_RESOURCES);
+        bench.fault(Attribute::MC_MEMBER_RECORD, Some(Method::SET), None, refuse);
+        let (_stream, _) = bench.alpha.open(PLAIN);
+        bench.wait_for("told", Nanos::from_secs(60), || {
+            let told = "IPoIB broadcast group join failed: ret = 0x90000000";
+            bench.alpha.console().iter().any(|line| line.ends_with(told))
+        });
+        bench.no_faults();
+    });
+}
+
 #[test]
 fn an_interrupt_takes_its_share_of_a_burst_and_a_thread_the_rest() {
     holds(|bench| {

@@ -1,6 +1,7 @@
 //! The control thread: carries out what the machines ask for. It waits for short locks, and for the adapter only when the worker's queue
 //! of jobs is full.
 
+use core::fmt;
 use core::time::Duration;
 
 use ipoib::Instant;
@@ -176,10 +177,13 @@ fn print(shared: &KArc<Shared>, note: Note) {
     match note {
         Note::Link(link::Note::BroadcastAbsent) => log!(note, name, "IPoIB broadcast group absent"),
         Note::Link(link::Note::CreateFailed(error)) => {
-            log!(note, name, "IPoIB broadcast group absent, create failed: ret = {}", status(error));
+            log!(note, name, "IPoIB broadcast group absent, create failed: ret = {}", Ret(error));
         }
         Note::Link(link::Note::JoinFailed(error)) => {
-            log!(note, name, "IPoIB broadcast group join failed: ret = {}", status(error));
+            log!(note, name, "IPoIB broadcast group join failed: ret = {}", Ret(error));
+        }
+        Note::Link(link::Note::Moved(from, to)) => {
+            log!(note, name, "two IPoIB broadcast groups: leaves {from:?} for {to:?}");
         }
         Note::Link(link::Note::MtuTooLarge(group, port)) => log!(
             note,
@@ -222,10 +226,22 @@ fn print(shared: &KArc<Shared>, note: Note) {
     }
 }
 
-fn status(error: SaError) -> i32 {
-    match error {
-        SaError::Refused(status) | SaError::Unanswered(status) | SaError::NotAsked(status) => status,
-        // The log has what is wrong with the record.
-        SaError::Unusable => 0,
+/// A status as the C driver's log has it; that of a module's failure is a pattern of bits, which has no number in any manual.
+struct Ret(SaError);
+
+impl fmt::Display for Ret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            SaError::Refused(status) | SaError::Unanswered(status) | SaError::NotAsked(status)
+                if status < 0 =>
+            {
+                write!(f, "{status:#x}")
+            }
+            SaError::Refused(status) | SaError::Unanswered(status) | SaError::NotAsked(status) => {
+                write!(f, "{status}")
+            }
+            // The log has what is wrong with the record.
+            SaError::Unusable => f.write_str("0"),
+        }
     }
 }

@@ -245,7 +245,7 @@ fn put_reason(reason: Option<Note>, value: &mut PropertyBuffer<'_>) -> Result<()
             let (group, port) = (group.bytes(), port.bytes());
             return value.put_text(format_args!("group MTU {group} greater than port MTU {port}"));
         }
-        None => "none",
+        None | Some(Note::Moved(..)) => "none",
         Some(Note::BroadcastAbsent) => "no broadcast group",
         Some(Note::CreateFailed(_)) => "broadcast group not made",
         Some(Note::JoinFailed(_)) => "broadcast group not joined",

@@ -2,39 +2,13 @@
 
 use core::time::Duration;
 
+use super::search::Next;
 use super::timers::Timer;
 use super::{Action, BroadcastGroup, Confidence, Link, Membership, Note, SaError, Ticket};
 use crate::addr::{Gid, Mgid};
 use crate::numbers::{QKey, Scope};
 use crate::paths::Severity;
 use crate::time::Instant;
-
-/// How far the search has come.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Search {
-    /// A group to join: found, or held before.
-    candidate: Option<BroadcastGroup>,
-    /// The SA has said since the search began that there is the candidate.
-    listed: bool,
-    /// Index into [`Scope::SEARCH_ORDER`] of the scope to look in next; past the end, nobody has the group.
-    scope: usize,
-}
-
-impl Search {
-    pub(super) const START: Self = Self { candidate: None, listed: false, scope: 0 };
-
-    pub(super) fn restart(&mut self) {
-        *self = Self::START;
-    }
-
-    pub(super) fn known(&mut self, group: BroadcastGroup) {
-        (self.candidate, self.listed) = (Some(group), false);
-    }
-
-    fn listed(&mut self, group: BroadcastGroup) {
-        (self.candidate, self.listed) = (Some(group), true);
-    }
-}
 
 /// Joins not undone, by group and port GID.
 #[derive(Clone, Copy, Debug, Default)]
@@ -151,16 +125,15 @@ impl<G: Copy + PartialEq> Link<G> {
         if !needed || !self.sa.is_free(ABANDONED) || self.timers.is_set(Timer::Sa) {
             return None;
         }
-        let next = Scope::SEARCH_ORDER.get(self.search.scope);
-        match (self.search.candidate, next) {
-            // A leave that is out could undo this join.
-            (Some(_), _) | (None, None) if self.leaving => None,
-            (Some(group), _) => Some(self.join(now, port.gid, group.mgid, Some(group))),
-            (None, Some(scope)) => {
-                let ticket = self.ask(now, Step::Find(self.search.scope));
-                Some(Action::Find(ticket, Mgid::broadcast(*scope, self.config.pkey)))
+        match self.search.next() {
+            Next::Look(index, scope) => {
+                let ticket = self.ask(now, Step::Find(index));
+                Some(Action::Find(ticket, Mgid::broadcast(scope, self.config.pkey)))
             }
-            (None, None) => {
+            // A leave that is out could undo this join.
+            Next::Join(_) | Next::Nothing if self.leaving => None,
+            Next::Join(group) => Some(self.join(now, port.gid, group.mgid, Some(group))),
+            Next::Nothing => {
                 let mgid = Mgid::broadcast(Scope::LinkLocal, self.config.pkey);
                 Some(self.join(now, port.gid, mgid, None))
             }
@@ -235,17 +208,24 @@ impl<G: Copy + PartialEq> Link<G> {
         let Some(asked) = self.answered(ticket, silent) else { return };
         self.timers.clear(Timer::GiveUp);
         match result {
-            // The group carries something else since another SM has made it.
-            Ok(Some(group)) if !self.fits_port(now, &group) => self.lose_stale_membership(),
-            Ok(Some(group)) => self.search.listed(group),
+            Ok(Some(group)) if self.fits_port(&group) => self.search.list(group),
+            // Of what was asked before, that there is no group says nothing.
             Ok(None) if asked.outdated => {}
+            // The link has a group to stay in.
+            Ok(_) | Err(SaError::Refused(_)) if self.search.can_do_without(None) => self.search.pass(),
+            Ok(Some(_)) => {
+                // The group carries something else since another SM has made it.
+                self.lose_stale_membership();
+                self.search_again(now);
+            }
             Ok(None) => {
-                self.search.scope += 1;
-                if self.search.scope >= Scope::SEARCH_ORDER.len() && !self.config.create {
+                self.search.pass();
+                if self.search.next() == Next::Nothing && !self.config.create {
                     self.note(Note::BroadcastAbsent);
                     self.search_again(now);
                 }
             }
+            Err(_) if self.search.can_do_without(None) => self.ask_again_later(now),
             Err(_) => self.search_again(now),
         }
     }
@@ -253,24 +233,23 @@ impl<G: Copy + PartialEq> Link<G> {
     /// From the first scope on, whatever is being asked now.
     pub(super) fn search_anew(&mut self) {
         self.search.restart();
-        if let Some((_, Asked { step: Step::Find(_), outdated })) = &mut self.sa.out {
-            *outdated = true;
+        self.outdate(Asked::is_search);
+    }
+
+    /// What a request of this kind brings that is out may be untrue already.
+    pub(super) fn outdate(&mut self, which: fn(&Asked) -> bool) {
+        if let Some((_, asked)) = &mut self.sa.out
+            && which(asked)
+        {
+            asked.outdated = true;
         }
         self.given_up = None;
     }
 
-    /// What a join that is out will bring may be lost already.
-    pub(super) fn outdate_join(&mut self) {
-        if let Some((_, Asked { step: Step::Join(_), outdated })) = &mut self.sa.out {
-            *outdated = true;
-        }
-    }
-
-    fn fits_port(&mut self, now: Instant, group: &BroadcastGroup) -> bool {
+    fn fits_port(&mut self, group: &BroadcastGroup) -> bool {
         match self.port {
             Some(port) if port.mtu < group.mtu => {
                 self.note(Note::MtuTooLarge(group.mtu, port.mtu));
-                self.search_again(now);
                 false
             }
             _ => true,
@@ -279,6 +258,10 @@ impl<G: Copy + PartialEq> Link<G> {
 
     fn search_again(&mut self, now: Instant) {
         self.search.restart();
+        self.ask_again_later(now);
+    }
+
+    fn ask_again_later(&mut self, now: Instant) {
         self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
     }
 
@@ -300,14 +283,16 @@ impl<G: Copy + PartialEq> Link<G> {
         let Some(Asked { step: Step::Join(candidate), outdated }) = asked else { return };
         self.timers.clear(Timer::GiveUp);
         match result {
-            Ok((group, info)) if self.fits_port(now, &group) => {
+            Ok((group, info)) if self.fits_port(&group) => {
                 self.doubted = !is_as_expected(candidate, &group);
+                self.note_move(mgid);
                 self.member(now, Membership { group, info, gid, confidence: Confidence::Current });
                 if outdated {
                     self.stale();
                 }
             }
-            Ok(_) => {}
+            Ok(_) if self.search.can_do_without(Some(mgid)) => self.search.pass(),
+            Ok(_) => self.search_again(now),
             Err(error) => {
                 self.note(if candidate.is_some() {
                     Note::JoinFailed(error)
@@ -315,9 +300,12 @@ impl<G: Copy + PartialEq> Link<G> {
                     Note::CreateFailed(error)
                 });
                 match error {
+                    SaError::Refused(_) | SaError::Unusable if self.search.can_do_without(Some(mgid)) => {
+                        self.search.pass();
+                    }
                     SaError::Refused(_) => {
                         // A refusal alone may be that of an SM which does not know its subnet yet. One that knows the group knows the port.
-                        if self.search.listed {
+                        if self.search.is_listed() {
                             self.lose_stale_membership();
                         }
                         let is_gone = |member: &mut Membership<G>| member.confidence == Confidence::Gone;
@@ -325,10 +313,18 @@ impl<G: Copy + PartialEq> Link<G> {
                         self.search_again(now);
                     }
                     SaError::Unanswered(_) | SaError::NotAsked(_) | SaError::Unusable => {
-                        self.sa_retry.failed(now, &mut self.timers, &mut self.jitter);
+                        self.ask_again_later(now);
                     }
                 }
             }
+        }
+    }
+
+    /// A link that changes to another group hears its neighbours of the one before only when they have followed.
+    fn note_move(&mut self, to: Mgid) {
+        let before = self.membership.map(|membership| membership.group.mgid);
+        if let Some(before) = before.filter(|before| *before != to) {
+            self.note(Note::Moved(before, to));
         }
     }
 
@@ -378,19 +374,31 @@ impl<G: Copy + PartialEq> Link<G> {
         }
     }
 
-    /// A trap: the group we look for may be there now.
+    /// Whether this is a broadcast group of the link's partition.
+    fn is_ours(&self, mgid: Mgid) -> bool {
+        mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full())
+    }
+
+    /// A trap: the group we look for may be there now, or one in a scope in front of ours.
     pub(super) fn appeared(&mut self, mgid: Mgid) {
-        let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
-        if ours && self.membership.is_none() {
-            self.search_anew();
-            self.sa_retry.reset(&mut self.timers);
+        if !self.is_ours(mgid) {
+            return;
         }
+        match self.membership {
+            None => self.search_anew(),
+            Some(Membership { group, .. })
+                if mgid.scope().is_some_and(|scope| group.scope.is_searched_after(scope)) =>
+            {
+                self.stale();
+            }
+            Some(_) => return,
+        }
+        self.sa_retry.reset(&mut self.timers);
     }
 
     /// A trap: everybody's membership in the group is gone; joining it again creates it.
     pub(super) fn gone(&mut self, mgid: Mgid) {
-        let ours = mgid.is_broadcast() && mgid.pkey() == Some(self.config.pkey.to_full());
-        if ours || self.membership.is_some_and(|membership| membership.group.mgid == mgid) {
+        if self.membership.map_or(self.is_ours(mgid), |membership| membership.group.mgid == mgid) {
             if let Some(membership) = &mut self.membership {
                 membership.confidence = Confidence::Gone;
             }

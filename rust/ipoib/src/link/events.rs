@@ -308,6 +308,8 @@ pub enum Note {
     CreateFailed(SaError),
     /// The broadcast group was found and could not be joined.
     JoinFailed(SaError),
+    /// Two broadcast groups exist in two scopes: the link has left the first and is in the second.
+    Moved(Mgid, Mgid),
     /// The broadcast group's MTU, and the port's which is smaller.
     MtuTooLarge(Mtu, Mtu),
     /// Queue pair or buffers could not be had.

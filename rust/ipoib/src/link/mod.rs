@@ -22,6 +22,7 @@ mod generation;
 mod port;
 mod queue_pair;
 mod request;
+mod search;
 mod send_rings;
 mod speed;
 mod stall;
@@ -47,6 +48,7 @@ pub use stall::{GRACE, Look, Stall};
 
 use queue_pair::{Building, Traffic};
 use request::Request;
+use search::Search;
 use timers::{Retry, Timer, Timers};
 
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +92,7 @@ pub struct Link<G> {
     poll: Retry,
 
     // The broadcast group.
-    search: broadcast::Search,
+    search: Search,
     membership: Option<Membership<G>>,
     /// There was a membership before, and whoever was asked for since could not be reached.
     lost_group: bool,
@@ -142,7 +144,7 @@ impl<G: Copy + PartialEq> Link<G> {
             port_query: Request::NONE,
             port_in_doubt: true,
             poll: Retry::new(Timer::Poll, config.poll),
-            search: broadcast::Search::START,
+            search: Search::START,
             membership: None,
             lost_group: false,
             doubted: false,
@@ -409,14 +411,13 @@ impl<G: Copy + PartialEq> Link<G> {
     /// What is held may be lost, and so may what a join that is out has done: the SA may have carried it out before.
     fn stale(&mut self) {
         self.timers.clear(Timer::Verify);
-        self.outdate_join();
-        // What is answered to that is from before.
-        self.given_up = None;
+        // What is answered is from before.
+        self.outdate(|_| true);
         if let Some(membership) = &mut self.membership {
             if membership.confidence == Confidence::Current {
                 membership.confidence = Confidence::Stale;
             }
-            self.search.known(membership.group);
+            self.search.renew(membership.group);
         }
     }
 

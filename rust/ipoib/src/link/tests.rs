@@ -9,6 +9,7 @@ use std::vec::Vec;
 mod doubted;
 mod generations;
 mod outgrown;
+mod two_groups;
 
 const PKEY: PKey = PKey::new(0x8001).unwrap();
 const QPN: Qpn = Qpn::new(0x48).unwrap();
@@ -49,10 +50,14 @@ struct World {
     port: Option<Port>,
     /// Where the group is; `None`: nobody has it.
     group: Option<BroadcastGroup>,
+    /// What another host has made, in another scope.
+    second: Option<BroadcastGroup>,
     may_create: bool,
     answers: bool,
     /// The SA lists the group and refuses to let the port in.
     denies: bool,
+    /// The same of the second group.
+    denies_second: bool,
     /// The SA does what it is asked, and what it says is lost.
     loses_answers: bool,
     /// Who the SA has in which group.
@@ -84,9 +89,11 @@ impl World {
             now: Instant::ZERO,
             port: Some(port()),
             group: Some(group(Scope::LinkLocal)),
+            second: None,
             may_create: true,
             answers: true,
             denies: false,
+            denies_second: false,
             loses_answers: false,
             members: BTreeSet::new(),
             builds: true,
@@ -151,7 +158,7 @@ impl World {
     fn find(&self, mgid: Mgid) -> Result<Option<BroadcastGroup>, SaError> {
         match self.answers {
             false => Err(SaError::Unanswered(10)),
-            true => Ok(self.group.filter(|group| group.mgid == mgid)),
+            true => Ok([self.group, self.second].into_iter().flatten().find(|group| group.mgid == mgid)),
         }
     }
 
@@ -159,13 +166,15 @@ impl World {
         if !self.answers {
             return Err(SaError::Unanswered(10));
         }
-        if self.denies {
+        let second = self.second.filter(|group| group.mgid == mgid);
+        if self.denies || second.is_some() && self.denies_second {
             return Err(SaError::Refused(15));
         }
-        if self.group.is_none() && self.may_create {
-            self.group = Some(BroadcastGroup { mgid, ..group(Scope::LinkLocal) });
+        if self.group.is_none() && second.is_none() && self.may_create {
+            self.group = mgid.scope().map(group);
         }
-        let group = self.group.filter(|group| group.mgid == mgid).ok_or(SaError::Refused(15))?;
+        let first = self.group.filter(|group| group.mgid == mgid);
+        let group = second.or(first).ok_or(SaError::Refused(15))?;
         self.members.insert((mgid, gid));
         if self.loses_answers {
             return Err(SaError::Unanswered(10));

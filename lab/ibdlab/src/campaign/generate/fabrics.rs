@@ -272,10 +272,9 @@ impl Generator<'_> {
             }
             let host = &mut hosts[*member];
             host.addresses = at(addresses.into_iter().filter_map(|text| Cidr::try_from(text).ok()).collect());
-            // A link that makes a group makes it in scope 2, where others do not look while theirs is there.
-            let elsewhere = link.partition.scope.is_some();
-            if !link.ready_made || elsewhere {
-                let makes = !elsewhere && (*member == maker || self.rng.random());
+            if !link.ready_made {
+                // A link that makes a group makes it in scope 2, wherever the scenario says that it is.
+                let makes = link.partition.scope.is_none() && (*member == maker || self.rng.random());
                 let value = at(PropertyText::Number(i64::from(makes)));
                 host.properties.insert("_ibd_create_broadcast_group".to_owned(), value);
             }

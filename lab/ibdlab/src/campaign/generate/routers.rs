@@ -35,6 +35,9 @@ pub(super) fn put(scenario: &mut Scenario, seed: u64, index: u64) {
         // No connection crosses a router.
         let connected = PropertyText::Text("cm".to_owned());
         host.properties.retain(|_, value| *value.get_ref() != connected);
+        // A group that a host makes is in scope 2, and no router passes that.
+        let creates = "_ibd_create_broadcast_group".to_owned();
+        host.properties.insert(creates, at(PropertyText::Number(0)));
     }
     scenario.step.retain(|step| !is_of_one_subnet(step.get_ref()));
     if rng.random() {

@@ -10,7 +10,7 @@ use lab_ip::apps::Outcome;
 use sm::partition::broadcast_mgid;
 
 use super::group_changes::stays_down;
-use super::memberships::{manager, no_memberships};
+use super::memberships::{manager, no_memberships, scope};
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -78,13 +78,15 @@ fn is_up(world: &World, host: &HostRun, deadline: Nanos, within_ms: u64) -> Resu
     ensure!(up, "{}: {} is not up after {within_ms} ms", host.name, host.link());
     host.link_is_up()?;
     let speed = host.statistics()?.ifspeed / 1_000_000_000;
-    let (manager, broadcast) = (manager(world)?, broadcast_mgid(sm::PKey(host.pkey), host.scope));
-    while !manager.is_member(broadcast, host.port)? {
+    let manager = manager(world)?;
+    let broadcast = || broadcast_mgid(sm::PKey(host.pkey), scope(world, host));
+    while !manager.is_member(broadcast(), host.port)? {
         ensure!(
             world.machine.now() < deadline,
-            "{}: port {} is no member of {broadcast} at the SA",
+            "{}: port {} is no member of {} at the SA",
             host.name,
-            host.port
+            host.port,
+            broadcast()
         );
         fakekernel::sleep(Nanos::from_millis(1));
     }

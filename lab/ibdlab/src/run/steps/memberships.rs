@@ -1,13 +1,15 @@
 //! Who is in which group, as the subnet administrator has it.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow, ensure};
 use fakekernel::Nanos;
 use lab_ibtf::saa::{GroupMembers, SubnetManager};
-use std::sync::Arc;
+use lab_ip::link_addr::LinkAddr;
+use sm::Gid;
+use sm::partition::broadcast_mgid;
 
-use super::trouble::wanted_groups;
 use crate::report::Findings;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
@@ -26,7 +28,7 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     let memberships = until(world, || {
         let mut memberships = 0;
         for host in world.present() {
-            for mgid in wanted_groups(host)? {
+            for mgid in wanted_groups(world, host)? {
                 if !manager.is_member(mgid, host.port)? {
                     let (name, port) = (&host.name, host.port);
                     return Ok(Err(format!("{name}: port {port} is no member of {mgid} at the SA")));
@@ -38,7 +40,8 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     })?;
     let groups = until(world, || {
         let groups = manager.groups()?;
-        let absent = world.present().find_map(|host| not_listed(host, &groups).transpose()).transpose()?;
+        let absent =
+            world.present().find_map(|host| not_listed(world, host, &groups).transpose()).transpose()?;
         Ok(absent.map_or(Ok(groups), Err))
     })?;
     let text = format!(
@@ -54,6 +57,44 @@ pub fn memberships(world: &mut World) -> Result<Findings> {
     let listed: serde_json::Map<String, serde_json::Value> =
         groups.iter().map(line).map(|(name, members)| (name, members.into())).collect();
     Ok(Findings::new(text).fact("memberships", memberships).fact("groups", listed))
+}
+
+/// The groups that IP enabled on a host's link, and its broadcast group.
+pub fn wanted_groups(world: &World, host: &HostRun) -> Result<BTreeSet<Gid>> {
+    let scope = scope(world, host);
+    let groups = host.ip()?.with_upper(|upper| upper.link_groups());
+    let mut wanted: BTreeSet<Gid> = groups.iter().map(|group| on_link(group, scope, host.pkey)).collect();
+    wanted.insert(broadcast_mgid(sm::PKey(host.pkey), scope));
+    Ok(wanted)
+}
+
+/// The scope of a host's groups: the smallest in which its link's hosts have a broadcast group. A host may have made one in another
+/// scope than the scenario's while that was gone, and then all are to be in it.
+pub(super) fn scope(world: &World, host: &HostRun) -> u8 {
+    let mates: BTreeSet<sm::Guid> = world
+        .present()
+        .filter(|mate| (mate.pkey, mate.subnet) == (host.pkey, host.subnet))
+        .map(|mate| mate.port)
+        .collect();
+    let held = world.infiniband.sms().into_iter().flat_map(|sm| {
+        sm.inspect(|sm| {
+            let ours = sm.sa().memberships().filter(|(mgid, port, _)| {
+                *mgid == broadcast_mgid(sm::PKey(host.pkey), mgid.scope()) && mates.contains(port)
+            });
+            ours.map(|(mgid, ..)| mgid.scope()).min()
+        })
+    });
+    held.min().unwrap_or(host.scope)
+}
+
+/// A group's GID with scope and P_Key of the link, which IP leaves open.
+fn on_link(group: &LinkAddr, scope: u8, pkey: u16) -> Gid {
+    let mut mgid = [0; 16];
+    mgid.copy_from_slice(&group.0[4..]);
+    mgid[1] = mgid[1] & 0xf0 | scope;
+    mgid[4..6].copy_from_slice(&(pkey | 0x8000).to_be_bytes());
+    let mgid = u128::from_be_bytes(mgid);
+    Gid { prefix: (mgid >> 64) as u64, guid: mgid as u64 }
 }
 
 /// The memberships, by port GUID, that are the administrator's to end: IBTF could not tell it that they were left, because the port was
@@ -98,7 +139,7 @@ fn one_by_one(group: &GroupMembers) -> impl Iterator<Item = (u64, sm::Gid)> + '_
 pub fn first_missing(world: &World) -> Result<Option<String>> {
     let manager = manager(world)?;
     for host in world.present() {
-        for mgid in wanted_groups(host)? {
+        for mgid in wanted_groups(world, host)? {
             // A manager that has just come may take its time to answer.
             if !manager.is_member(mgid, host.port).unwrap_or(false) {
                 return Ok(Some(format!("{} is not in {mgid}", host.name)));
@@ -113,12 +154,12 @@ pub fn manager(world: &World) -> Result<Arc<dyn SubnetManager>> {
 }
 
 /// The first group of a host that a list does not have it in.
-fn not_listed(host: &HostRun, groups: &[GroupMembers]) -> Result<Option<String>> {
+fn not_listed(world: &World, host: &HostRun, groups: &[GroupMembers]) -> Result<Option<String>> {
     let has = |mgid: &sm::Gid| {
         let mut group = groups.iter().filter(|group| group.mgid == *mgid);
         group.any(|group| group.members.iter().any(|port| port.0 == host.port.0))
     };
-    let absent = wanted_groups(host)?.into_iter().find(|mgid| !has(mgid));
+    let absent = wanted_groups(world, host)?.into_iter().find(|mgid| !has(mgid));
     Ok(absent.map(|mgid| format!("{} is not listed in {mgid}", host.name)))
 }
 

@@ -4,6 +4,7 @@
 use anyhow::{Result, ensure};
 use lab_ip::link_addr::LinkAddr;
 
+use super::super::memberships::scope;
 use crate::run::host_run::HostRun;
 use crate::run::world::World;
 use crate::scenario::trouble::{Event, SaDoes, SaTrouble};
@@ -28,7 +29,9 @@ impl Addresses {
             let mine = || events.clone().filter(|event| concerns(world, host, event));
             // Two sends that fail soon after each other are the queue pair's fault.
             let failed = mine().filter(|event| matches!(event, Event::SendFails(_))).count();
-            let excused = failed > 1 || mine().any(replaces);
+            // A queue pair is for groups of one scope.
+            let moved = scope(world, host) != host.scope;
+            let excused = failed > 1 || moved || mine().any(replaces);
             ensure!(
                 *before == now || excused,
                 "{}: the link address {before} became {now}, and no event of the timeline makes the link's queue pair useless: none fails or \

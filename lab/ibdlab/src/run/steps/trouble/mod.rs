@@ -30,8 +30,6 @@ use crate::run::world::World;
 use crate::scenario::TroubleStep;
 use crate::scenario::trouble::{Call, Event, StallSpec, TimedEvent};
 
-pub(super) use settle::wanted_groups;
-
 use super::traffic::Transfer;
 
 use addresses::Addresses;

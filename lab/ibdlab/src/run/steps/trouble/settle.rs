@@ -10,12 +10,10 @@ use fabric::{Census, Gid};
 use fakekernel::Nanos;
 use lab_gldv3::LinkState;
 use lab_ip::apps::{Outcome, Ping};
-use lab_ip::link_addr::LinkAddr;
 use sm::JoinState;
-use sm::partition::broadcast_mgid;
 use swhca_ioctl::Counter;
 
-use super::super::memberships::{left_to_the_sa, manager};
+use super::super::memberships::{left_to_the_sa, manager, wanted_groups};
 use super::super::turns::turn;
 use super::subnet::adapter;
 use crate::host::AppId;
@@ -220,7 +218,7 @@ fn memberships(world: &World) -> Result<Vec<Missing>> {
     let Some(sm) = world.infiniband.sm() else { return wanted_memberships(world) };
     let (excused, mut missing) = (left_to_the_sa(world), Vec::new());
     for host in world.present() {
-        let wanted = wanted_groups(host)?;
+        let wanted = wanted_groups(world, host)?;
         let actual: BTreeSet<Gid> = sm.inspect(|sm| {
             let mine = sm.sa().memberships().filter(|(_, port, state)| {
                 port.0 == host.port.0 && state.intersects(JoinState::FULL.union(JoinState::NON))
@@ -242,33 +240,13 @@ fn wanted_memberships(world: &World) -> Result<Vec<Missing>> {
     let manager = manager(world)?;
     let mut missing = Vec::new();
     for host in world.present() {
-        for mgid in wanted_groups(host)? {
+        for mgid in wanted_groups(world, host)? {
             if !manager.is_member(mgid, host.port).unwrap_or(false) {
                 missing.push(host.lacks(format!("not a member of {mgid} at the SA")));
             }
         }
     }
     Ok(missing)
-}
-
-/// The groups that IP enabled on a host's link, and its broadcast group.
-pub fn wanted_groups(host: &HostRun) -> Result<BTreeSet<Gid>> {
-    let broadcast = broadcast_mgid(sm::PKey(host.pkey), host.scope);
-    let groups = host.ip()?.with_upper(|upper| upper.link_groups());
-    let mut wanted: BTreeSet<Gid> =
-        groups.iter().map(|group| on_link(group, host.scope, host.pkey)).collect();
-    wanted.insert(broadcast);
-    Ok(wanted)
-}
-
-/// A group's GID with scope and P_Key of the link, which IP leaves open.
-fn on_link(group: &LinkAddr, scope: u8, pkey: u16) -> Gid {
-    let mut mgid = [0; 16];
-    mgid.copy_from_slice(&group.0[4..]);
-    mgid[1] = mgid[1] & 0xf0 | scope;
-    mgid[4..6].copy_from_slice(&(pkey | 0x8000).to_be_bytes());
-    let mgid = u128::from_be_bytes(mgid);
-    Gid { prefix: (mgid >> 64) as u64, guid: mgid as u64 }
 }
 
 /// As many objects on each adapter as before. Address handles come and go with the peers and are not compared, and nothing is on an adapter
