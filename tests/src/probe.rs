@@ -43,15 +43,14 @@ pub fn workspace_root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
 }
 
-/// The shipped module `name` of class `class` (`mac`, `drv`), as `make modules` leaves it.
+/// The shipped module `name` of class `class` (`mac`, `drv`), of the sources as they are.
 ///
 /// # Panics
 ///
-/// It has not been built, or from other sources than these.
+/// It cannot be built.
 pub fn shipped(class: &str, name: &str) -> PathBuf {
     let path = workspace_root().join("proto/kernel").join(class).join("amd64").join(name);
-    assert!(path.exists(), "{} is missing: run `make modules`", path.display());
-    sources::check(&path).unwrap_or_else(|error| panic!("{error:#}"));
+    sources::refresh(&path).unwrap_or_else(|error| panic!("{error:#}"));
     path
 }
 

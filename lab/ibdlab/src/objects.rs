@@ -51,11 +51,10 @@ impl Objects {
                 objects.entry((name, beside.to_owned())).or_insert(path);
             }
         }
+        objects.values().try_for_each(|path| sources::refresh(path))?;
         if let Some(path) = objects.values().find(|path| !path.is_file()) {
-            let target = if path.starts_with(COUNTING) { "coverage" } else { "modules" };
-            bail!("{}: no such object; `make {target}` builds ours", path.display());
+            bail!("{}: no such object", path.display());
         }
-        objects.values().try_for_each(|path| sources::check(path))?;
         Ok(Self(objects))
     }
 

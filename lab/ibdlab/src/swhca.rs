@@ -30,8 +30,8 @@ const KERNEL: &str = "swhca";
 /// There is none, or it was built from other sources than its tree's.
 pub fn object(proto: &Path) -> Result<PathBuf> {
     let path = proto.join("drv/amd64/swhca");
-    ensure!(path.is_file(), "{}: no such object; `make modules` builds ours", path.display());
-    sources::check(&path)?;
+    sources::refresh(&path)?;
+    ensure!(path.is_file(), "{}: no such object", path.display());
     Ok(path)
 }
 

@@ -13,7 +13,7 @@ use sm::{PKey, Partition, SmConfig};
 fn object(class: &str, name: &str) -> PathBuf {
     let proto = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../proto/kernel");
     let path = proto.join(class).join("amd64").join(name);
-    sources::check(&path).expect("`make modules` builds it");
+    sources::refresh(&path).expect("built");
     path
 }
 

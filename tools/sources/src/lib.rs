@@ -1,18 +1,21 @@
 //! Which sources a built kernel module is made of, so that nobody tests an object of yesterday's.
 //!
 //! Who builds a module below `proto/` of the tree takes the [`digest`] of the sources before it begins and [`record`]s it beside
-//! the object, as `NAME.sources`. Who loads one asks [`check`].
+//! the object, as `NAME.sources`. Who loads one asks [`check`], or [`refresh`] to have cargo build it again.
 
 #![forbid(unsafe_code)]
 
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::env;
+use std::ffi::OsString;
+use std::fs::{self, File, Permissions};
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use anyhow::{Context, Error, Result, bail};
+use anyhow::{Context, Error, Result, bail, ensure};
 use sha2::{Digest, Sha256};
 use tempfile::Builder;
 
@@ -73,8 +76,8 @@ pub fn record(object: &Path, digest: &str) -> Result<()> {
     put().with_context(|| note.display().to_string())
 }
 
-/// Whether `object` is made of the sources that lie around it. An object that is not below a tree's `proto/` is somebody else's,
-/// and passes. The sources are read once in a process, however often it asks.
+/// Whether `object` is made of the sources that lie around it. An object outside of a tree's `proto/` passes. The sources are read once
+/// in a process, however often it asks.
 ///
 /// # Errors
 ///
@@ -90,10 +93,45 @@ pub fn check(object: &Path) -> Result<()> {
     })
 }
 
+/// As [`check`]; an object that is missing or made of other sources is built first, if cargo runs this process. It takes half a minute,
+/// and other processes that want an object of the tree wait for it.
+///
+/// # Errors
+///
+/// As [`check`], or the object cannot be built.
+pub fn refresh(object: &Path) -> Result<()> {
+    refresh_with(env::var_os("CARGO"), object)
+}
+
+fn refresh_with(cargo: Option<OsString>, object: &Path) -> Result<()> {
+    let checked = check(object);
+    let (Err(_), Some(cargo), Some((root, flavour))) = (&checked, cargo, place_of(object)) else {
+        return checked;
+    };
+    let proto = root.join("proto");
+    fs::create_dir_all(&proto)?;
+    let lock = File::create(proto.join(".lock")).with_context(|| proto.display().to_string())?;
+    lock.lock()?;
+    if check(object).is_ok() {
+        return Ok(());
+    }
+    eprintln!("{}: building it from the sources as they are now", object.display());
+    let mut build = Command::new(cargo);
+    build.args(["run", "--quiet", "--package", "kmod", "--", "build"]).current_dir(&root);
+    // What this process prints may be read by another.
+    build.stdout(std::io::stderr());
+    if flavour != "kernel" {
+        build.arg(format!("--{flavour}"));
+    }
+    let ended = build.status().context("cargo")?;
+    ensure!(ended.success(), "{}: cannot be built: {ended}", object.display());
+    check(object)
+}
+
 fn compare(object: &Path, digest_of: impl FnOnce(&Path) -> Result<String>) -> Result<()> {
-    let Some(root) = tree_of(object) else { return Ok(()) };
+    let Some((root, _)) = place_of(object) else { return Ok(()) };
     let said = fs::read_to_string(note(object)).unwrap_or_default();
-    if said.trim() != digest_of(&root)? {
+    if said.trim() != digest_of(&root)? || !object.exists() {
         bail!("{}: not built from the sources as they are now; `make modules` builds it", object.display());
     }
     Ok(())
@@ -105,12 +143,14 @@ fn note(object: &Path) -> PathBuf {
     name.into()
 }
 
-/// The tree in whose `proto/` the object lies.
-fn tree_of(object: &Path) -> Option<PathBuf> {
-    let object = fs::canonicalize(object).ok()?;
+/// The tree in whose `proto/` the object lies or would lie, and the directory's name there: how the object is built.
+fn place_of(object: &Path) -> Option<(PathBuf, String)> {
+    let there = object.ancestors().find(|above| above.exists())?;
+    let object = fs::canonicalize(there).ok()?.join(object.strip_prefix(there).ok()?);
     let proto = object.ancestors().find(|above| above.file_name().is_some_and(|name| name == "proto"))?;
+    let flavour = object.strip_prefix(proto).ok()?.components().next()?.as_os_str().to_str()?.to_owned();
     let root = proto.parent()?;
-    SOURCES.iter().all(|source| root.join(source).exists()).then(|| root.to_owned())
+    SOURCES.iter().all(|source| root.join(source).exists()).then(|| (root.to_owned(), flavour))
 }
 
 #[cfg(test)]
@@ -174,5 +214,48 @@ mod tests {
         let foreign = tree.path().join("ibp");
         fs::write(&foreign, "").expect("written");
         compare(&foreign, digest).expect("somebody else's");
+    }
+
+    /// A cargo that writes down how it is called, and builds the object of the sources.
+    fn cargo(tree: &Path, object: &Path) -> OsString {
+        let script = tree.join("cargo");
+        let text = format!(
+            "#!/bin/sh\necho \"$@\" >>calls\necho >{object}\ncp new {object}.sources\n",
+            object = object.display()
+        );
+        fs::write(tree.join("new"), digest(tree).expect("a digest")).expect("written");
+        fs::write(&script, text).expect("written");
+        fs::set_permissions(&script, Permissions::from_mode(0o755)).expect("it is ours");
+        script.into()
+    }
+
+    #[test]
+    fn an_object_of_other_sources_is_built_once() {
+        let (tree, object) = tree();
+        fs::write(tree.path().join("rust/ibd/src/lib.rs"), "changed").expect("written");
+        refresh_with(None, &object).expect_err("cargo does not run us");
+        let cargo = cargo(tree.path(), &object);
+        refresh_with(Some(cargo.clone()), &object).expect("built");
+        refresh_with(Some(cargo), &object).expect("built before");
+        let calls = fs::read_to_string(tree.path().join("calls")).expect("called");
+        assert_eq!(calls, "run --quiet --package kmod -- build\n");
+    }
+
+    #[test]
+    fn an_object_that_is_missing_is_built_as_its_place_says() {
+        let (tree, _) = tree();
+        let object = tree.path().join("proto/races/drv/amd64/ibd");
+        fs::create_dir_all(object.parent().expect("a directory")).expect("made");
+        refresh_with(Some(cargo(tree.path(), &object)), &object).expect("built");
+        let calls = fs::read_to_string(tree.path().join("calls")).expect("called");
+        assert_eq!(calls, "run --quiet --package kmod -- build --races\n");
+    }
+
+    #[test]
+    fn an_object_that_cannot_be_built_is_named() {
+        let (_tree, object) = tree();
+        fs::remove_file(&object).expect("removed");
+        let error = refresh_with(Some("false".into()), &object).expect_err("it is missing").to_string();
+        assert!(error.ends_with("ibd: cannot be built: exit status: 1"), "{error}");
     }
 }

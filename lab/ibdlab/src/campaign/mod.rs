@@ -120,11 +120,12 @@ impl Campaign {
         Ok(summary)
     }
 
-    /// Without objects each run would fail, and each failure be taken for a finding.
+    /// Without objects of the sources each run would fail, and each failure be taken for a finding.
     fn look_for_objects(&self) -> Result<()> {
         let more = [&self.counting, &self.atomics, &self.races].into_iter().flatten();
         for proto in std::iter::once(&self.proto).chain(more) {
             let needed = ["mac/amd64/mac_ib", "drv/amd64/ibd", "drv/amd64/ibp"].map(|path| proto.join(path));
+            needed.iter().try_for_each(|path| sources::refresh(path))?;
             if let Some(path) = needed.iter().find(|path| !path.is_file()) {
                 bail!("{}: no such object; `make modules` builds ours", path.display());
             }
