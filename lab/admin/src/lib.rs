@@ -3,6 +3,13 @@
 //! A command reads its arguments as the original does, asks a [`System`] by the calls that the original makes (an ioctl on the
 //! dld control node, a link property, a kstat, a file below `/etc`), and prints what the original prints, errors and exit code
 //! included. It knows nothing of the lab but that trait. One file per command; `dladm` and `ipadm` have one per subcommand.
+//!
+//! A line of a host's file that no command would write is found:
+//!
+//! ```
+//! let file = "p8001.ibp0\tclass=int,16;\nnothing\n";
+//! assert_eq!(admin::unsound_lines("etc/dladm/datalink.conf", file), [2]);
+//! ```
 
 #![forbid(unsafe_code)]
 

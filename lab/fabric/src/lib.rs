@@ -11,6 +11,33 @@
 //! clock calls [`Fabric::pump`] at the times named by [`Fabric::next_delivery`].
 //!
 //! Everything is deterministic for a given seed and order of calls: ordered maps, one seeded generator, no wall clock.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use fabric::{AsyncEvent, Clock, CqNum, Dma, DmaFault, Fabric, Guid, HcaConfig, HcaEvents, Nanos, PortState};
+//!
+//! /// A host without memory, at the beginning of time.
+//! struct Host;
+//!
+//! impl Clock for Host {
+//!     fn now(&self) -> Nanos { Nanos(0) }
+//!     fn wake_at(&self, _: Nanos) {}
+//! }
+//! impl Dma for Host {
+//!     fn read(&self, addr: u64, to: &mut [u8]) -> Result<(), DmaFault> { Err(DmaFault { addr, len: to.len() }) }
+//!     fn write(&self, addr: u64, from: &[u8]) -> Result<(), DmaFault> { Err(DmaFault { addr, len: from.len() }) }
+//!     fn is_memory(&self, _: u64, _: u64) -> bool { false }
+//! }
+//! impl HcaEvents for Host {
+//!     fn completion(&self, _: CqNum) {}
+//!     fn async_event(&self, _: AsyncEvent) {}
+//! }
+//!
+//! let fabric = Fabric::new(1, Arc::new(Host));
+//! let hca = fabric.add_hca(HcaConfig::new(Guid(0x10), 1), Arc::new(Host), Arc::new(Host))?;
+//! assert_eq!(hca.query_ports()?[0].state, PortState::Init, "it is cabled and waits for a subnet manager");
+//! # Ok::<(), fabric::Error>(())
+//! ```
 #![forbid(unsafe_code)]
 
 mod ah;

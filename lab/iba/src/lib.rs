@@ -1,6 +1,14 @@
 //! The identifiers and keys of the architecture, one type each (InfiniBand Architecture volume 1, chapters 4, 9 and 10;
 //! `sys/ib/ib_types.h`): what fabric, subnet manager and IBTF say to each other. Host byte order; no bytes on the wire but where a
 //! function says so.
+//!
+//! ```
+//! use iba::PKey;
+//!
+//! let (full, limited) = (PKey(0x8001), PKey(0x0001));
+//! assert!(full.admits(limited) && full.admits(full));
+//! assert!(!limited.admits(limited), "two limited members do not talk");
+//! ```
 
 #![forbid(unsafe_code)]
 

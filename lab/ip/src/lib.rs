@@ -8,6 +8,17 @@
 //! - [`apps`]: what a host does over it.
 //! - [`dhcp`]: a client as RFC 4390 has it.
 //! - [`ipmp`]: which member of a group serves which address.
+//!
+//! ```
+//! use lab_ip::link_addr::LinkAddr;
+//!
+//! // Flags, QPN, subnet prefix, port GUID.
+//! let mut address = LinkAddr([0; 20]);
+//! address.0[1..4].copy_from_slice(&[0, 0, 0x48]);
+//! address.0[4..6].copy_from_slice(&[0xfe, 0x80]);
+//! address.0[12..].copy_from_slice(&0x0002_c903_000a_1b2d_u64.to_be_bytes());
+//! assert_eq!(address.link_local().to_string(), "fe80::202:c903:a:1b2d");
+//! ```
 
 #![forbid(unsafe_code)]
 

@@ -12,6 +12,17 @@
 //! - reads OpenSM's own dump of its administration's database ([`dump`]).
 //!
 //! Nothing here knows the software fabric or a host's kernel: `lab-ibtf` carries the decisions over.
+//!
+//! What ibsim reads:
+//!
+//! ```
+//! use opensm::{Adapter, Link, Topology};
+//!
+//! let (node, port) = (sm::Guid(0x10), sm::Guid(0x11));
+//! let alice = Adapter { name: "alice".into(), node, port, link: Link::default() };
+//! let subnet = Topology::new([alice]).expect("one adapter");
+//! assert!(subnet.netfile().contains("Hca 1 \"alice\"\n[1](11) \"switch\"[2]"));
+//! ```
 #![forbid(unsafe_code)]
 
 mod client;

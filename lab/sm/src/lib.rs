@@ -11,6 +11,18 @@
 //! - [`SaTransport`]: how a client's MADs reach a subnet administrator, this one or another.
 //!
 //! Nothing here knows what a host is, or a kernel, or the software fabric: `lab-ibtf` joins them.
+//!
+//! A request as it goes over the wire:
+//!
+//! ```
+//! use sm::{Attribute, Method, SaMad};
+//!
+//! let request = SaMad::request(Method::GET, Attribute::PATH_RECORD, 7, 0);
+//! let mad = request.emit();
+//! assert_eq!(mad.0.len(), 256);
+//! let read = SaMad::parse(&mad).expect("a MAD of subnet administration");
+//! assert_eq!((read.transaction, read.attribute), (7, Attribute::PATH_RECORD));
+//! ```
 
 #![forbid(unsafe_code)]
 

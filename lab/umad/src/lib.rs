@@ -8,6 +8,15 @@
 //!
 //! Not carried: QP 0 (subnet management), and datagrams with a GRH; both are refused with `EOPNOTSUPP`. RMPP is that of subnet
 //! administration.
+//!
+//! ```
+//! use umad::{Header, Layout};
+//!
+//! let header = Header { agent: 3, timeout_ms: 1_000, p_key_index: 2, ..Header::default() };
+//! let message = header.emit(Layout::New);
+//! let (read, mad) = Header::parse(Layout::New, &message).expect("it is whole");
+//! assert_eq!((read, mad.len()), (header, 0));
+//! ```
 #![forbid(unsafe_code)]
 
 mod agents;

@@ -3,11 +3,43 @@
 //!
 //! Nothing here reads a clock, allocates, or talks to anybody. Machines are told events and the time and answer with
 //! actions; memory is handed in by whoever creates them, so that what they may hold is bounded before they start.
+//!
+//! A link is asked what to do, and told what came of it:
+//!
+//! ```
+//! use ipoib::link::{Action, Config, Event, Link};
+//! use ipoib::{Instant, PKey};
+//!
+//! let pkey = PKey::new(0xffff).expect("the default partition");
+//! let mut link = Link::<u16>::new(Config::new(pkey), 1);
+//! let now = Instant::ZERO;
+//! link.handle_event(now, Event::Start);
+//! let mut asked = false;
+//! while let Some(action) = link.poll_action(now) {
+//!     if let Action::QueryPort(ticket) = action {
+//!         // The port does not answer.
+//!         asked = true;
+//!         link.handle_event(now, Event::Port(ticket, None));
+//!     }
+//! }
+//! assert!(asked && link.poll_timeout().is_some(), "it asks again later");
+//! ```
 #![no_std]
 #![forbid(unsafe_code)]
 
 #[cfg(test)]
 extern crate std;
+
+/// For machines with many states: so many cases with `WHOLE=1`, and a quarter of them otherwise.
+#[cfg(test)]
+fn cases(whole: u32) -> proptest::test_runner::Config {
+    let cases = match std::env::var_os("WHOLE") {
+        _ if cfg!(miri) => 2,
+        Some(_) => whole,
+        None => whole / 4,
+    };
+    proptest::test_runner::Config::with_cases(cases)
+}
 
 /// The processor's. A file that `tests/interleavings` compiles once more, with loom's, takes them from here.
 mod atomic {

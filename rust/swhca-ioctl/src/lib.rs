@@ -3,6 +3,14 @@
 //! By `ioctl(2)` on `/devices/swhca@0,N:ctl` (N is the adapter's number, see `swhca.conf`), with a command of [`command`] and the
 //! address of an [`Argument`]. Needs the privilege to configure data links. Numbers only, no type of the kernel's: the driver and
 //! whoever talks to it share this crate and nothing else.
+//!
+//! ```
+//! use swhca_ioctl::{Argument, command};
+//!
+//! // The first port's second P_Key becomes 0x8001.
+//! let (ioctl, argument): (i32, Argument) = (command::SET_PKEY, [1, 1, 0x8001, 0]);
+//! assert_eq!((ioctl, argument[2]), (0x4603, 0x8001));
+//! ```
 
 #![no_std]
 #![forbid(unsafe_code)]

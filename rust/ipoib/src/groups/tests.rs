@@ -1139,7 +1139,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 2000 }))]
+    #![proptest_config(crate::cases(2_000))]
 
     #[test]
     fn everything_wanted_is_joined_and_everybody_answered_once_the_sa_grants(

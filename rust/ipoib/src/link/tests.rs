@@ -1204,7 +1204,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 2000 }))]
+    #![proptest_config(crate::cases(2_000))]
 
     #[test]
     fn a_started_link_comes_up_by_itself_once_the_causes_are_gone(steps in prop::collection::vec(step(), 0..150)) {

@@ -316,7 +316,7 @@ impl Driver {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 4000 }))]
+    #![proptest_config(crate::cases(4_000))]
 
     #[test]
     fn whatever_fails_or_stops_meanwhile_the_generation_that_stands_carries_traffic_and_no_other(

@@ -346,7 +346,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 2 } else { 2000 }))]
+    #![proptest_config(crate::cases(2_000))]
 
     #[test]
     fn packets_come_out_once_and_every_peer_resolves_when_the_sa_answers(steps in prop::collection::vec(step(), 0..120)) {
