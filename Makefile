@@ -3,6 +3,11 @@
 # rustup's cargo, also in the shell that has just installed it.
 export PATH := $(PATH):$(HOME)/.cargo/bin:/usr/sbin:/sbin
 
+# Incremental builds pay for a tree in which cargo is run by hand. Elsewhere they take three times the disk, so make does without.
+ifeq ($(wildcard $(or $(CARGO_TARGET_DIR),target)/debug/incremental),)
+export CARGO_INCREMENTAL ?= 0
+endif
+
 CARGO ?= cargo
 SCENARIO ?= scenarios/two-hosts.toml
 SEED ?=
@@ -21,9 +26,22 @@ LINKMODE ?=
 KERNEL_CRATES := illumos-sys-hdrs kernel gldv3 ibtf ipoib mac_ib ibd ibtf-provider swhca swhca-ioctl
 KERNEL_TARGET := x86_64-unknown-none
 
-.PHONY: help run test bench modules coverage campaign campaign-proof search-strength fuzz miri nightly audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
+.PHONY: help help-all run test bench modules coverage campaign campaign-proof search-strength fuzz miri nightly audit bindings lint install-gate uninstall-gate try-gate abi-check run-gate package metal metal-shell metal-debug
 
 help:
+	@echo 'make run       two hosts on one fabric, through the built modules; as root, Linux programs over them, too'
+	@echo 'make test      build the modules, run every test, audit the modules'
+	@echo 'make lint      formatting, clippy for the workstation and for the kernel, rustdoc'
+	@echo 'make modules   build the kernel modules into proto/kernel'
+	@echo 'make campaign  search schedules and faults for what breaks (MINUTES=10, SEED=1; FABRICS=1: random fabrics)'
+	@echo 'make bench     what a packet costs, into target/bench'
+	@echo 'make metal GATE=dir            a real illumos kernel of that gate, in QEMU, with our modules'
+	@echo 'make install-gate GATE=dir     put the sources into an illumos gate; uninstall-gate takes them out'
+	@echo 'make help-all  every target with its variables'
+	@echo 'cargo test     what needs nothing but cargo and a C compiler, in about a minute'
+	@echo 'cargo ibdlab   the lab: run FILE, up FILE, exec HOST -- COMMAND, ... (cargo ibdlab --help)'
+
+help-all:
 	@echo 'make run       two hosts on one fabric, through the built modules'
 	@echo '               (SCENARIO=file.toml, SEED=number, SM=opensm for a real OpenSM),'
 	@echo '               then, as root, Linux programs over the drivers'
@@ -57,7 +75,7 @@ help:
 	@echo '               (DEBUG=1 for its ASSERTs, CPUS=4, IDENTITY=ibd or both, DRIVER=c for its own driver; SUITE=full, LINKMODE=cm);'
 	@echo '               make metal-shell GATE=dir: the same kernel, to be asked by hand; make metal-debug: in gdb (no SUITE, no LINKMODE)'
 	@echo 'make package   an archive that puts the driver on an illumos machine and takes it away again'
-	@echo 'make help      this list'
+	@echo 'make help      the targets of every day'
 
 run:
 	@SM='$(SM)' sh tools/setup.sh run
@@ -65,10 +83,10 @@ run:
 	$(CARGO) run -p ibdlab -- run $(SCENARIO) $(if $(SEED),--seed $(SEED)) $(if $(SM),--sm $(SM))
 	@$(CARGO) run --quiet -p ibdlab -- run --live $(if $(SM),--sm $(SM)) scenarios/linux-programs.toml
 	@echo 'Next: sit down at a lab that stays up.'
-	@echo '  cargo run -p ibdlab -- up scenarios/desk.toml'
-	@echo '  cargo run -p ibdlab -- exec alice -- dladm show-ib'
-	@echo '  cargo run -p ibdlab -- shell alice'
-	@echo '  cargo run -p ibdlab -- down              # ends it'
+	@echo '  cargo ibdlab up scenarios/desk.toml'
+	@echo '  cargo ibdlab exec alice -- dladm show-ib'
+	@echo '  cargo ibdlab shell alice'
+	@echo '  cargo ibdlab down              # ends it'
 
 test:
 	@sh tools/setup.sh test
