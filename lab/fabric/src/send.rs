@@ -343,7 +343,7 @@ impl Hca {
             return;
         }
         if job.vector.dlid.is_multicast() {
-            fabric.sent_to_groups.note(&packet);
+            fabric.sent_to_groups.note(&packet, port, job.pkey_ix);
             let _ = self.accept(port, &packet, true);
         }
         if let Some(far) = port.far_end().filter(|_| packet.lrh.dlid.is_unicast()) {

@@ -121,7 +121,10 @@ impl Fabric {
     /// [`UnknownPort`].
     pub fn set_pkeys(&self, guid: Guid, pkeys: &[PKey]) -> Result<(), UnknownPort> {
         let (hca, port) = self.find(guid)?;
-        for event in port.set_pkeys(pkeys) {
+        let before = port.attr().pkeys;
+        let events = port.set_pkeys(pkeys);
+        self.0.sent_to_groups.replace(guid, &before, &port.attr().pkeys);
+        for event in events {
             hca.events().async_event(event);
         }
         Ok(())

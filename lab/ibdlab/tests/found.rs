@@ -325,3 +325,10 @@ fn a_port_waits_for_the_join_of_a_link_that_is_gone() {
         assert_eq!(one(&data("found/join-out-when-its-link-goes.toml"), seed), Ok(()));
     }
 }
+
+/// The port's table changes before the driver hears of it. Before, the lab blamed the driver for the P_Key that packets had meanwhile.
+#[test]
+fn a_manager_may_give_the_place_of_a_p_key_to_another_one() {
+    ends_well("found/pkey-goes-back-to-its-place.toml", 3);
+    ends_well("found/pkey-moves-while-ibtf-asks.toml", 3);
+}

@@ -365,3 +365,24 @@ fn the_reserved_key_works_where_hca_and_qp_both_say_so() {
         assert_eq!(a.sent()[0].status, expected);
     }
 }
+
+/// What a sender may have meant is what its entry of the table held since the last look. Before, only the key of the packet was told.
+#[test]
+fn a_packet_tells_which_p_keys_its_place_held_before() {
+    let w = world(1);
+    let a = &w.hosts[0];
+    w.fabric.watch_groups();
+    let sent = || {
+        a.send(1, b"x", a.to_group()).unwrap();
+        let headers = w.fabric.take_sent_to_groups().into_iter();
+        headers.map(|sent| (sent.p_key, sent.p_keys_before.into_iter().collect())).collect::<Vec<_>>()
+    };
+    let (first, second, third) = (PKey(0xffff), PKey(0x8001), PKey(0x8002));
+    assert_eq!(sent(), [(first, vec![])]);
+    w.fabric.set_pkeys(a.port, &[first, second]).unwrap();
+    assert_eq!(sent(), [(first, vec![])], "another entry of the table");
+    w.fabric.set_pkeys(a.port, &[second]).unwrap();
+    w.fabric.set_pkeys(a.port, &[third]).unwrap();
+    assert_eq!(sent(), [(third, vec![second, first])]);
+    assert_eq!(sent(), [(third, vec![])], "it has been looked at");
+}

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use fabric::{Fabric, GroupHeaders};
+use fabric::{Fabric, GroupHeaders, PKey};
 use lab_ibtf::InfiniBand;
 use serde_spanned::Spanned;
 use sm::partition::broadcast_mgid;
@@ -46,7 +46,7 @@ impl GroupRecords {
             }
             // A real one is asked for members alone: its configuration says what groups have.
             _ => {
-                let of = |headers: &GroupHeaders| self.partitions.get(&headers.p_key.base());
+                let of = |headers: &GroupHeaders| self.partitions.get(&headers.mgid.ipoib_pkey().base());
                 let fits = |headers: &GroupHeaders| of(headers).is_none_or(|record| alike(headers, record));
                 let wrong = sent.iter().find(|headers| !fits(headers))?;
                 Some(format!("sent to a group with {wrong:?}; its partition has {:?}", of(wrong)))
@@ -77,5 +77,10 @@ fn alike(sent: &GroupHeaders, record: &McMemberRecord) -> bool {
         && sent.flow_label == record.flow_label
         && sent.hop_limit == record.hop_limit
         && sent.q_key == record.q_key
-        && sent.p_key.base() == record.p_key.base()
+        && held(sent).any(|key| key.base() == record.p_key.base())
+}
+
+/// The P_Key that the packet has, and those that its sender may have meant.
+fn held(sent: &GroupHeaders) -> impl Iterator<Item = PKey> {
+    std::iter::once(sent.p_key).chain(sent.p_keys_before.iter().copied())
 }
