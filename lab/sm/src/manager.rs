@@ -470,9 +470,14 @@ fn lay_out(table: &[PKey], mut wanted: BTreeMap<u16, PKey>, first: u16) -> Vec<P
     if let (Some(key), Some(entry)) = (wanted.remove(&first), laid_out.first_mut()) {
         *entry = key;
     }
+    // A port of both memberships has two keys of one partition, and each has its place.
     for (entry, old) in laid_out.iter_mut().zip(table).skip(1) {
-        let kept = wanted.remove(&old.base()).or_else(|| wanted.remove(&second(*old)));
-        *entry = kept.unwrap_or_default();
+        let same = [old.base(), second(*old)].into_iter().find(|name| wanted.get(name) == Some(old));
+        *entry = same.and_then(|name| wanted.remove(&name)).unwrap_or_default();
+    }
+    for (entry, old) in laid_out.iter_mut().zip(table).skip(1).filter(|(entry, _)| !entry.is_valid()) {
+        let other_membership = wanted.remove(&old.base()).or_else(|| wanted.remove(&second(*old)));
+        *entry = other_membership.unwrap_or_default();
     }
     let mut rest = wanted.into_values();
     for entry in laid_out.iter_mut().skip(1).filter(|entry| !entry.is_valid()) {

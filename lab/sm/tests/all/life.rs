@@ -63,6 +63,36 @@ fn p_keys_keep_their_places_and_the_default_one_has_the_first() {
     assert_eq!(table(&world), [0x7fff, 0x8001, 0x8002, 0x8003].map(PKey), "without a rule all are limited");
 }
 
+/// A port of both memberships whose limited key is in front of the full one. Before, a sweep exchanged them, and a link lost its place.
+#[test]
+fn both_p_keys_of_a_partition_keep_their_places() {
+    let both = Partition::new("p", PKey(1)).with_members(Ports::All, Membership::Both);
+    let mut world = World::new(vec![Partition::default_open(), both]);
+    for table in [[0xffff, 0x0001, 0x8001, 0], [0xffff, 0x8001, 0, 0x0001], [0xffff, 0, 0x0001, 0x8001]] {
+        let port = world.subnet.ports.get_mut(&A).unwrap();
+        port.p_keys[..4].copy_from_slice(&table.map(PKey));
+        world.sm.sweep(world.now, &mut world.subnet);
+        assert_eq!(world.subnet.ports[&A].p_keys[..4], table.map(PKey));
+    }
+}
+
+/// The key of the other membership has the place of the one that goes, and another key takes none that is in use.
+#[test]
+fn a_membership_that_changes_keeps_the_place_of_its_p_key() {
+    let of = |membership| {
+        let partition = Partition::new("p", PKey(1)).with_members(Ports::All, membership);
+        vec![Partition::default_open(), partition]
+    };
+    let mut world = World::new(of(Membership::Limited));
+    let mut tables = Vec::new();
+    for membership in [Membership::Both, Membership::Full, Membership::Limited] {
+        world.sm.set_partitions(world.now, &mut world.subnet, of(membership));
+        tables.push(world.subnet.ports[&A].p_keys[1..3].to_vec());
+    }
+    let both_full_limited = [[0x0001, 0x8001], [0, 0x8001], [0, 0x0001]];
+    assert_eq!(tables, both_full_limited.map(|table| table.map(PKey)));
+}
+
 #[test]
 fn multicast_follows_memberships_after_a_while() {
     let mut world = World::open();
