@@ -120,6 +120,8 @@ impl Lid {
     pub const PERMISSIVE: Self = Self(0xffff);
     /// The first multicast LID.
     pub const FIRST_MULTICAST: Self = Self(0xc000);
+    /// The last one.
+    pub const LAST_MULTICAST: Self = Self(0xfffe);
     /// The last unicast LID.
     pub const LAST_UNICAST: Self = Self(0xbfff);
 

@@ -184,9 +184,11 @@ impl Sm {
 
     /// A new manager in the place of this one: it has forgotten every dynamic group, membership, subscription and service,
     /// sweeps, and asks clients to register anew. Multicast routes stay until a membership changes. Multicast LIDs are given
-    /// out from `first_mlid` on, so that a group need not come back at its old one.
+    /// out from `first_mlid` on, as many as before or as there are, so that a group need not come back at its old one.
     pub fn restart(&mut self, now: Nanos, subnet: &mut dyn Subnet, first_mlid: Lid) {
-        let mlids = first_mlid..=*self.config.sa.mlids.end();
+        let (first, last) = self.config.sa.mlids.clone().into_inner();
+        let last = first_mlid.0.saturating_add(last.0.saturating_sub(first.0));
+        let mlids = first_mlid..=Lid(last).min(Lid::LAST_MULTICAST);
         let faults = std::mem::take(self.sa.faults());
         let (ever, lied) = (std::mem::take(self.sa.ever()), self.sa.has_lied());
         self.sa = Sa::new(SaConfig { mlids, ..self.config.sa.clone() });

@@ -176,6 +176,25 @@ fn a_restart_forgets_what_was_dynamic_and_asks_to_register_anew() {
     assert_eq!(reports(&mut world, C), [], "nobody is subscribed");
 }
 
+/// Before, the multicast LIDs ended where those of the first manager did: a later one from 0xc400 on had none.
+#[test]
+fn a_manager_that_begins_far_up_has_as_many_mlids() {
+    let mut world = World::open();
+    let mut at = |first: u16| {
+        world.sm.restart(world.now, &mut world.subnet, Lid(first));
+        world.ask_one(A, Method::SET, mc_member_mask::JOIN, &join(broadcast(), A)).map(|record| record.mlid)
+    };
+    for first in [0xc3ff, 0xc400, 0xf000, 0xfffe, 0xc000] {
+        assert_eq!(at(first), Ok(Lid(first)), "{first:#x}");
+    }
+    world.sm.restart(world.now, &mut world.subnet, Lid(0xc400));
+    let make = |group| world.ask_one(A, Method::SET, mc_member_mask::CREATE, &join(ipv4(group), A));
+    let made: Vec<_> = (0..1025).map(make).map(|made| made.map(|record| record.mlid)).collect();
+    // The broadcast group has the first one.
+    assert_eq!(made[..2], [Ok(Lid(0xc401)), Ok(Lid(0xc402))]);
+    assert_eq!(made[1022..], [Ok(Lid(0xc7ff)), Err(Status::NO_RESOURCES), Err(Status::NO_RESOURCES)]);
+}
+
 #[test]
 fn a_manager_that_does_not_know_the_lids_gives_others_and_routes_follow() {
     let mut world = World::open();
