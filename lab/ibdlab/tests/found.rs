@@ -332,3 +332,9 @@ fn a_manager_may_give_the_place_of_a_p_key_to_another_one() {
     ends_well("found/pkey-goes-back-to-its-place.toml", 3);
     ends_well("found/pkey-moves-while-ibtf-asks.toml", 3);
 }
+
+/// The group's MTU is the link's. Before, the lab wanted every other host of the link to keep its queue pair.
+#[test]
+fn a_port_that_becomes_smaller_may_make_the_group_of_all() {
+    ends_well("found/small-port-makes-the-group.toml", 3);
+}

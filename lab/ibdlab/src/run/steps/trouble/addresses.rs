@@ -3,6 +3,7 @@
 
 use anyhow::{Result, ensure};
 use lab_ip::link_addr::LinkAddr;
+use serde_spanned::Spanned;
 
 use super::super::memberships::scope;
 use crate::run::host_run::HostRun;
@@ -55,7 +56,18 @@ fn concerns(world: &World, host: &HostRun, event: &Event) -> bool {
     let named = event.host().is_none_or(|named| *named.get_ref() == host.name);
     // A subnet manager has one port of a GUID: what it sets of one of two it sets of the other.
     let cloned = matches!(event, Event::HcaCloned(clone) if *clone.of.get_ref() == host.name);
-    world.software.is_some() || named || cloned
+    // A port that has become smaller may make the broadcast group anew: all of the link are in it.
+    let smaller =
+        matches!(event, Event::LinkRetrains(link) if makes_its_group_with(world, host, link.host.get_ref()));
+    world.software.is_some() || named || cloned || smaller
+}
+
+/// Whether the two hosts are of one partition, and the subnet manager makes no broadcast group for it.
+fn makes_its_group_with(world: &World, host: &HostRun, other: &str) -> bool {
+    let is_own = |pkey: u16| (pkey ^ host.pkey) & 0x7fff == 0;
+    let mut partitions = world.plan.partition.iter().map(Spanned::get_ref);
+    partitions.any(|partition| is_own(*partition.pkey.get_ref()) && !partition.ipoib)
+        && world.host(other).is_ok_and(|other| is_own(other.pkey))
 }
 
 /// Whether a link may need another queue pair after this.
@@ -65,7 +77,7 @@ fn replaces(event: &Event) -> bool {
         Event::SendsHang(_) | Event::QpBreaks(_) | Event::OneQpBreaks(_) => true,
         // Its P_Key is at another place of the table, or its GID is another one.
         Event::PkeyRemoved(_) | Event::PkeyAdded(_) | Event::Membership(_) | Event::SubnetPrefix(_) => true,
-        // A packet was too long for its port, which has become smaller.
+        // A packet was too long for its port, which has become smaller, or the group has.
         Event::LinkRetrains(link) => link.mtu.is_some(),
         // Its group has another Q_Key or MTU, as far as it is told.
         Event::Sa(SaTrouble { does: SaDoes::Lies(_), .. }) => true,
