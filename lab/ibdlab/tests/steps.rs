@@ -123,3 +123,10 @@ fn a_pkey_moves_in_the_highest_partition() {
 fn hosts_that_have_one_family_in_common_use_it_whatever_they_list_first() {
     all_is_well("mixed-families.toml", 2);
 }
+
+/// A message of a connection is one packet to the driver. Before, the step could not read its frames.
+#[test]
+fn counts_agree_on_messages_of_connections() {
+    all_is_well("counts-with-connections.toml", 3);
+    all_is_well("counts-with-connections-that-lose.toml", 5);
+}
