@@ -98,8 +98,7 @@ pub fn count(file: impl Read) -> Result<BTreeMap<String, PortCounts>> {
                 let refused = packet.options.iter().any(|o| matches!(o, EnhancedPacketOption::Comment(_)));
                 let port = ports.get_mut(packet.interface_id as usize).context("a packet of no interface")?;
                 let record = packet.data.get(ERF_LEN..).context("a record without ERF header")?;
-                let is_next =
-                    |qpn, piece| connections.is_next(packet.interface_id, outbound, qpn, piece);
+                let is_next = |qpn, piece| connections.is_next(packet.interface_id, outbound, qpn, piece);
                 tally(&mut port.1, outbound, refused, record, is_next)?;
             }
             _ => {}

@@ -17,6 +17,8 @@ mod router;
 mod schedule;
 mod size;
 pub mod trouble;
+#[cfg(test)]
+mod unworkable;
 
 use std::path::PathBuf;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::parse;
 
 /// A file that is read; lines are counted from 1.
-const GOOD: &str = r#"name = "two hosts"
+pub(super) const GOOD: &str = r#"name = "two hosts"
 [fabric]
 mtu = 2048
 [[partition]]
@@ -20,10 +20,10 @@ addresses = ["10.0.0.2/24", "fd00::2/64"]
 ping = { from = "a", to = "10.0.0.2", count = 3 }
 "#;
 
-const PING: &str = "ping = { from = \"a\", to = \"10.0.0.2\", count = 3 }";
+pub(super) const PING: &str = "ping = { from = \"a\", to = \"10.0.0.2\", count = 3 }";
 
 /// What is said of the file with `old` replaced by `new`, behind the file's name.
-fn refusal(old: &str, new: &str) -> String {
+pub(super) fn refusal(old: &str, new: &str) -> String {
     assert!(GOOD.contains(old), "{old}");
     let text = GOOD.replacen(old, new, 1);
     match parse(Path::new("s"), &text) {
@@ -32,14 +32,14 @@ fn refusal(old: &str, new: &str) -> String {
     }
 }
 
-fn check(cases: &[(&str, &str, &str)]) {
+pub(super) fn check(cases: &[(&str, &str, &str)]) {
     for (old, new, expected) in cases {
         let message = refusal(old, new);
         assert!(message.starts_with(expected), "{message}\nshould start with\n{expected}");
     }
 }
 
-fn check_steps(cases: &[(&str, &str)]) {
+pub(super) fn check_steps(cases: &[(&str, &str)]) {
     for (step, expected) in cases {
         let message = refusal(PING, step);
         assert!(message.starts_with(expected), "{step}: {message}\nshould start with\n{expected}");
@@ -114,7 +114,7 @@ fn more_hosts_than_there_is_memory_for_are_refused_at_the_first_one_too_many() {
 }
 
 /// A timeline of one event.
-fn event(event: &str) -> String {
+pub(super) fn event(event: &str) -> String {
     format!("trouble = {{ within_ms = 10, event = [\n{{ at_us = 1, {event} }} ] }}")
 }
 

@@ -2,6 +2,7 @@
 //!
 //! The range of a number alone is [`super::range`]'s.
 
+mod counts;
 mod groups;
 mod hosts;
 mod outside;

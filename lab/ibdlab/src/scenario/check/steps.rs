@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use serde_spanned::Spanned;
 
 use super::{
-    Checked, check_host, check_mtu, check_pkey, check_tun, fault, groups, known_host, outside, owns,
+    Checked, check_host, check_mtu, check_pkey, check_tun, counts, fault, groups, known_host, outside, owns,
     partition, trouble,
 };
 use crate::scenario::{GroupChangesStep, HostSpec, Scenario, Step, TcpStep};
@@ -24,11 +24,7 @@ pub fn check(scenario: &Scenario) -> Checked {
             _ => {}
         }
     }
-    let mut counts = scenario.step.iter().filter(|step| matches!(step.get_ref(), Step::Counts(_)));
-    match counts.nth(1) {
-        Some(second) => fault(second, "`counts` is there twice: the first one ends the capture".to_owned()),
-        None => Ok(()),
-    }
+    counts::check(scenario)
 }
 
 fn check_tcp(scenario: &Scenario, tcp: &TcpStep) -> Checked {
