@@ -130,3 +130,9 @@ fn counts_agree_on_messages_of_connections() {
     all_is_well("counts-with-connections.toml", 3);
     all_is_well("counts-with-connections-that-lose.toml", 5);
 }
+
+/// Connections stay for minutes. Before, `trouble` took those of a host that opens none for objects that are left behind.
+#[test]
+fn trouble_ends_on_a_host_that_takes_connections() {
+    all_is_well("takes-connections-and-opens-none.toml", 2);
+}

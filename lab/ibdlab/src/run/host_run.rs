@@ -31,6 +31,8 @@ pub struct HostRun {
     pub senders: usize,
     /// Its link opens connections.
     pub connected: bool,
+    /// Neighbours may open connections to its link.
+    pub takes_connections: bool,
     /// Whose switch its adapter is cabled to, from 1.
     pub subnet: u8,
     /// Hosts with the same reach one another; see [`Scenario::link_of`].
@@ -67,6 +69,7 @@ impl HostRun {
                 .get("ibd_tx_rings")
                 .map_or(1, |rings| usize::try_from(*rings).unwrap_or(1).max(1)),
             connected: spec.is_connected(),
+            takes_connections: spec.takes_connections(),
             subnet: *spec.subnet.get_ref(),
             reach: scenario.link_of(spec),
             scope: scenario.group_scope(spec),

@@ -84,6 +84,16 @@ impl HostSpec {
         mode.is_some_and(|mode| *mode == PropertyText::Text("cm".to_owned()))
     }
 
+    /// Whether neighbours can open connections to its link: with `linkmode` at `cm`, or as a property or the driver's `.conf` file says.
+    pub fn takes_connections(&self) -> bool {
+        let property = self.properties.get("_ibd_rc_accept").map(|value| value.get_ref().to_string());
+        let is_set = match property {
+            Some(value) => value != "0",
+            None => self.conf.get("ibd_rc_accept").is_some_and(|value| *value != 0),
+        };
+        is_set || self.is_connected()
+    }
+
     /// How fast its ports are; `None` for a number of lanes that no port has.
     pub fn rate(&self) -> Option<RateCode> {
         let (width, speed) = (LinkWidth::of_lanes(*self.width.get_ref())?, speed_of(self.speed));

@@ -1,5 +1,7 @@
 //! Link properties as `dladm set-linkprop` takes them: `linkmode = "ud"`, `mtu = 2044`, `_private = "1"`.
 
+use std::fmt;
+
 use lab_gldv3::{PropertyId, PropertyValue};
 use serde::{Deserialize, Serialize};
 
@@ -31,15 +33,21 @@ impl PropertyText {
                 .map_err(|_| format!("an MTU of {bytes} bytes is no MTU")),
             ("mtu", Self::Text(_)) => Err("mtu is a number of bytes".to_owned()),
             (private, _) if private.starts_with('_') => {
-                let text = match self {
-                    Self::Number(number) => number.to_string(),
-                    Self::Text(text) => text.clone(),
-                };
-                Ok((PropertyId::Private(private.to_owned()), PropertyValue::Text(text)))
+                Ok((PropertyId::Private(private.to_owned()), PropertyValue::Text(self.to_string())))
             }
             (unknown, _) => {
                 Err(format!("property `{unknown}` is not known, expected `linkmode`, `mtu` or `_name`"))
             }
+        }
+    }
+}
+
+/// As `dladm` is given it.
+impl fmt::Display for PropertyText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
         }
     }
 }
