@@ -48,6 +48,11 @@ pub struct HostRun {
     seed: u64,
 }
 
+/// Whether the host of this number, from 0, is in the group of a trouble's background traffic all the time.
+pub const fn listens(number: usize) -> bool {
+    number % 2 == 1
+}
+
 impl Deref for HostRun {
     type Target = Host;
 
@@ -102,7 +107,7 @@ impl HostRun {
 
     /// Does it listen to the group of the background traffic, or only talk to it?
     pub const fn listens(&self) -> bool {
-        self.number % 2 == 1
+        listens(self.number as usize)
     }
 
     /// Closes the link, which stops the driver. Nothing to do if it is closed.

@@ -25,6 +25,7 @@ use crate::scenario::{ModuleOverride, Scenario, Step};
 use crate::suppress::for_objects;
 use crate::swhca;
 
+pub(crate) use host_run::listens;
 pub use steps::{Happened, Place};
 pub(crate) use world::World;
 

@@ -7,6 +7,7 @@ mod groups;
 mod hosts;
 mod outside;
 mod partitions;
+mod places;
 mod router;
 mod steps;
 mod trouble;

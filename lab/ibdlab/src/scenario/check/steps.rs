@@ -6,7 +6,7 @@ use serde_spanned::Spanned;
 
 use super::{
     Checked, check_host, check_mtu, check_pkey, check_tun, counts, fault, groups, known_host, outside, owns,
-    partition, trouble,
+    partition, places, trouble,
 };
 use crate::scenario::{GroupChangesStep, HostSpec, Scenario, Step, TcpStep};
 
@@ -18,6 +18,7 @@ pub fn check(scenario: &Scenario) -> Checked {
     for step in &scenario.step {
         check_step(&now, step)?;
         outside::check(&now, step)?;
+        places::check(&now, step)?;
         match step.get_ref() {
             Step::GroupChanges(change) => now.change_group(change),
             Step::MembershipChanges(change) => now.change_membership(&change.change()),
