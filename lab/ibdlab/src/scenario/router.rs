@@ -23,12 +23,21 @@ pub struct RouterAwayStep {
 
 /// The scope that does not leave a subnet.
 const LINK_LOCAL: u8 = 2;
+/// The router passes no packet on that has this hop limit, or none.
+const LAST_HOP: u8 = 1;
 
 impl Scenario {
     /// Hosts with the same hear one another's groups: a partition, and a subnet where groups stay in it.
     pub fn hearing(&self, host: &HostSpec) -> (u16, u8) {
-        let spans = self.fabric.router.is_some() && self.group_scope(host) > LINK_LOCAL;
+        let wide = self.fabric.router.is_some() && self.group_scope(host) > LINK_LOCAL;
+        let spans = wide && self.last_hop(host).is_none();
         (host.pkey.get_ref() & 0x7fff, if spans { 0 } else { *host.subnet.get_ref() })
+    }
+
+    /// The hop limit of the host's groups, if it keeps their packets in the subnet.
+    pub fn last_hop(&self, host: &HostSpec) -> Option<u8> {
+        let limit = self.partition_of(host)?.hop_limit.as_ref()?;
+        Some(*limit.get_ref()).filter(|limit| *limit <= LAST_HOP)
     }
 
     /// Hosts with the same reach one another.

@@ -54,6 +54,11 @@ fn check_ports(scenario: &Scenario, host: &HostSpec) -> Checked {
             return fault(port, format!("port {port} is named twice"));
         }
     }
+    if let Some(first) = host.unplugged.iter().find(|port| *port.get_ref() == 1 && !scenario.step.is_empty())
+    {
+        let message = format!("`{}` has its link on port 1, and `unplugged` names that port", host.name);
+        return fault(first, message);
+    }
     if LinkWidth::of_lanes(*width.get_ref()).is_none() {
         return fault(width, format!("a port has 1, 2, 4, 8 or 12 lanes, not {width}"));
     }

@@ -8,6 +8,7 @@ mod hosts;
 mod outside;
 mod partitions;
 mod places;
+mod pulled;
 mod router;
 mod steps;
 mod trouble;

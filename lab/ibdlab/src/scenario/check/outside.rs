@@ -1,6 +1,7 @@
 //! Hosts whose links stay down, because their ports cannot be in the broadcast group: no step asks anything of them.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use serde_spanned::Spanned;
 
@@ -13,12 +14,17 @@ pub fn check(now: &Scenario, step: &Spanned<Step>) -> Checked {
     named(step.get_ref())
         .into_iter()
         .try_for_each(|name| check_host(now, known_host(now, name)?, name.span()))?;
-    let Some((from, to)) = talk(step.get_ref()) else { return Ok(()) };
-    let receiver = owner(now, known_host(now, from)?, *to.get_ref());
-    receiver.map_or(Ok(()), |host| check_host(now, host, to.span()))
+    receiver(now, step.get_ref())?.map_or(Ok(()), |(host, span)| check_host(now, host, span))
 }
 
-fn check_host(now: &Scenario, host: &HostSpec, span: std::ops::Range<usize>) -> Checked {
+/// Whom the step sends to, and where it says so.
+pub fn receiver<'a>(now: &'a Scenario, step: &Step) -> Result<Option<(&'a HostSpec, Range<usize>)>, Fault> {
+    let Some((from, to)) = talk(step) else { return Ok(None) };
+    let receiver = owner(now, known_host(now, from)?, *to.get_ref());
+    Ok(receiver.map(|host| (host, to.span())))
+}
+
+fn check_host(now: &Scenario, host: &HostSpec, span: Range<usize>) -> Checked {
     match now.misfit(host) {
         None => Ok(()),
         Some(_) => Err(Fault {
@@ -32,7 +38,7 @@ fn check_host(now: &Scenario, host: &HostSpec, span: std::ops::Range<usize>) -> 
 }
 
 /// Who has to have a link in a step.
-fn named(step: &Step) -> Vec<&Spanned<String>> {
+pub fn named(step: &Step) -> Vec<&Spanned<String>> {
     match step {
         Step::Ping(step) => vec![&step.from],
         Step::Tcp(step) => vec![&step.from],

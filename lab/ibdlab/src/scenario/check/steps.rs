@@ -4,6 +4,7 @@ use std::net::IpAddr;
 
 use serde_spanned::Spanned;
 
+use super::pulled::Pulled;
 use super::{
     Checked, check_host, check_mtu, check_pkey, check_tun, counts, fault, groups, known_host, outside, owns,
     partition, places, trouble,
@@ -14,11 +15,12 @@ use crate::scenario::{GroupChangesStep, HostSpec, Scenario, Step, TcpStep};
 const MOST_BYTES: u64 = 16 << 30;
 
 pub fn check(scenario: &Scenario) -> Checked {
-    let mut now = scenario.clone();
+    let (mut now, mut pulled) = (scenario.clone(), Pulled::default());
     for step in &scenario.step {
         check_step(&now, step)?;
         outside::check(&now, step)?;
         places::check(&now, step)?;
+        pulled.check(scenario, step)?;
         match step.get_ref() {
             Step::GroupChanges(change) => now.change_group(change),
             Step::MembershipChanges(change) => now.change_membership(&change.change()),
@@ -105,7 +107,9 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
     };
     if scenario.link_of(sender) != scenario.link_of(host) {
         let where_else = if partition(sender) == partition(host) { "subnet" } else { "partition" };
-        let message = format!("{to} is an address of `{}`, in another {where_else} than `{from}`", host.name);
+        let why = kept_apart(scenario, sender, host);
+        let message =
+            format!("{to} is an address of `{}`, in another {where_else} than `{from}`{why}", host.name);
         return fault(to, message);
     }
     if !groups::has_family(sender, *to.get_ref()) {
@@ -113,6 +117,14 @@ fn check_pair(scenario: &Scenario, from: &Spanned<String>, to: &Spanned<IpAddr>,
         return fault(to, format!("`{from}` has no {family} address and cannot send to {to}"));
     }
     check_tun(host, to, tun)
+}
+
+/// Why the router does not join two hosts of a partition, if their groups have the scope and not the hops.
+fn kept_apart(scenario: &Scenario, one: &HostSpec, other: &HostSpec) -> String {
+    let limit = scenario.last_hop(one).filter(|_| partition(one) == partition(other));
+    limit.map_or_else(String::new, |limit| {
+        format!(": `hop_limit = {limit}` of their partition lets no packet to a group cross the router")
+    })
 }
 
 /// Whose address it is: rather a host's of the sender's partition.
