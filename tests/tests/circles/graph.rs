@@ -71,6 +71,25 @@ impl Graph {
         circles
     }
 
+    /// The files that use one another, directly or not: each group of more than one, the largest first.
+    pub fn knots(&self) -> Vec<BTreeSet<String>> {
+        let mut left: BTreeSet<&String> = self.uses.keys().collect();
+        let mut knots = Vec::new();
+        while let Some(file) = left.pop_first() {
+            let knot: BTreeSet<&String> = self
+                .reached_from(file)
+                .into_iter()
+                .filter(|other| self.reached_from(other).contains(file))
+                .collect();
+            left.retain(|other| !knot.contains(other));
+            if knot.len() > 1 {
+                knots.push(knot.into_iter().cloned().collect());
+            }
+        }
+        knots.sort_by_key(|knot: &BTreeSet<String>| core::cmp::Reverse(knot.len()));
+        knots
+    }
+
     /// The files that `file` uses, others between or not.
     fn reached_from<'a>(&'a self, file: &'a String) -> BTreeSet<&'a String> {
         let mut found = BTreeSet::new();

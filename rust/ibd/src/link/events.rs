@@ -1,6 +1,6 @@
 //! What IBTF tells a link on its own initiative: recorded, and left to the control thread.
 
-use ibtf::{AsyncEvent, ClientHandler, Gid, McgInfo, PortState, SubnetEvent};
+use ibtf::{AsyncEvent, ClientHandler, ClientInfo, Gid, McgInfo, PortState, SubnetEvent};
 use ipoib::Mgid;
 use ipoib::{link, paths};
 use kernel::{KArc, MayBlock, log};
@@ -9,6 +9,9 @@ use super::Shared;
 use super::qp_failures::Failure;
 use crate::node::gid;
 use crate::now;
+
+/// A link as IBTL knows it.
+pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 
 /// Where a link's events go.
 pub(crate) struct Events(pub(crate) KArc<Shared>);

@@ -62,6 +62,9 @@ pub(crate) struct Queue {
     tidies: bool,
 }
 
+/// Does a job. It may block.
+pub(crate) type Run = fn(&KArc<Shared>, Job, &MayBlock);
+
 /// A link's queue.
 pub(crate) struct Jobs(KArc<Monitor<Queue>>);
 
@@ -94,14 +97,14 @@ impl Jobs {
         queue.waiting.is_empty() && !queue.running
     }
 
-    /// Starts the thread. **May block.**
-    pub(crate) fn spawn(&self, shared: &KArc<Shared>, may_block: &MayBlock) -> Worker<Queue> {
+    /// Starts the thread, which does each job by `run`. **May block.**
+    pub(crate) fn spawn(&self, shared: &KArc<Shared>, run: Run, may_block: &MayBlock) -> Worker<Queue> {
         let shared = shared.clone();
-        Worker::spawn(c"ibd_local", self.0.clone(), may_block, move |parker| work(parker, &shared))
+        Worker::spawn(c"ibd_local", self.0.clone(), may_block, move |parker| work(parker, &shared, run))
     }
 }
 
-fn work(parker: &Parker<'_, Queue>, shared: &KArc<Shared>) {
+fn work(parker: &Parker<'_, Queue>, shared: &KArc<Shared>, run: Run) {
     let mut queue = parker.lock();
     while !parker.should_stop() {
         let Some(job) = queue.waiting.pop() else {
@@ -111,7 +114,7 @@ fn work(parker: &Parker<'_, Queue>, shared: &KArc<Shared>) {
         queue.running = true;
         queue.tidies &= !matches!(job, Job::Tidy);
         drop(queue);
-        super::worker::run(shared, job, parker.may_block());
+        run(shared, job, parker.may_block());
         queue = parker.lock();
         queue.running = false;
         if queue.waiting.is_empty() {

@@ -3,7 +3,7 @@
 use core::fmt;
 
 use gldv3::{Config, InstanceNumber, LinkId, Registration};
-use ibtf::{Client, ClientInfo, Status};
+use ibtf::{Client, Status};
 use ipoib::{Gid, LinkAddr, PKey, Qpn};
 use kernel::ddi::DevInfo;
 use kernel::thread::Worker;
@@ -13,7 +13,7 @@ use kernel::{Errno, KArc, KBox, MayBlock, log};
 use super::announce::News;
 use super::backlog::{self, Backlog};
 use super::control::{Control, Stopped};
-use super::events::Events;
+use super::events::{CLIENT, Events};
 use super::interrupts::Interrupts;
 use super::job_queue::Queue;
 use super::patience::Patience;
@@ -21,7 +21,7 @@ use super::rings::RingCount;
 use super::settings::Key;
 use super::statistics::Statistics;
 use super::traffic::end_traffic;
-use super::{Name, Outstanding, Provider, Shared, control_thread};
+use super::{Name, Outstanding, Provider, Shared, control_thread, worker};
 use crate::adapter::Overdue;
 use crate::common::Common;
 use crate::counters::Asked;
@@ -31,8 +31,6 @@ use crate::node::Node;
 use crate::sa_pool::{Member, SaPool};
 use crate::{now, probes};
 
-/// As IBTL knows it.
-pub(super) static CLIENT: ClientInfo = ClientInfo::network(c"IBPART");
 /// The SDU announced before the broadcast group's MTU is known: the largest one. `mac_set_mtu` does not call the driver for an MTU that the link
 /// has already; for this one the driver need not be called, because it bounds nothing.
 pub(super) const FIRST_SDU: u32 = ipoib::Mtu::B4096.sdu();
@@ -73,7 +71,7 @@ impl Threads {
     fn start(shared: &KArc<Shared>, may_block: &MayBlock) -> Self {
         Self {
             _control: control_thread::spawn(shared, may_block),
-            _worker: shared.jobs.spawn(shared, may_block),
+            _worker: shared.jobs.spawn(shared, worker::run, may_block),
             _backlog: backlog::spawn(shared, may_block),
             _announcer: shared.announcer.spawn(shared.mac.clone(), may_block),
         }

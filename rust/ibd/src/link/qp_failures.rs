@@ -6,7 +6,7 @@ use ipoib::Instant;
 use ipoib::link::{Generation, STEADY};
 use kernel::{KVec, MayBlock};
 
-use super::rings::MOST_TRANSMIT_RINGS;
+use super::limits::MOST_TRANSMIT_RINGS;
 
 /// Failures kept while queue pairs are being built; each of a link's queue pairs and CQs tells once.
 const MOST: usize = 32;

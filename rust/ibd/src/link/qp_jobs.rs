@@ -6,10 +6,11 @@ use ipoib::link::{Event, Generation, Standing, Ticket};
 use kernel::{KArc, MayBlock, log};
 
 use super::Shared;
+use super::build_context::BuildContext;
 use super::incoming::listen;
 use super::mcg_places::Rank;
 use super::queue_pairs::{QpKeys, QueuePairHandles, QueuePairs};
-use super::traffic::{BuildContext, BuiltTraffic, Pools, Start, end_traffic};
+use super::traffic::{BuiltTraffic, Pools, Start, end_traffic};
 use crate::{now, probes};
 
 /// The answer to a job whose queue pairs nobody wants any more, or cannot be had.

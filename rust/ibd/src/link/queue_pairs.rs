@@ -12,11 +12,11 @@ use ipoib::QKey;
 use ipoib::link::Generation;
 use kernel::{AllocError, KArc, KVec};
 
+use super::build_context::BuildContext;
 use super::incoming::Listening;
 use super::qp_failures::Failure;
 use super::receive::{ReceiveConfig, Receiver};
 use super::settings::{Key, Moderation, Settings};
-use super::traffic::BuildContext;
 use super::transmit::Abilities;
 use crate::secret;
 

@@ -8,12 +8,11 @@ use kernel::ddi::{DevInfo, Scope};
 use kernel::mblk::MblkChain;
 use kernel::{Errno, KArc, log};
 
+use super::limits::MOST_TRANSMIT_RINGS;
 use super::receive::{self, Receiver};
 use super::{Name, Provider, Shared};
 use crate::counters::TxDrop;
 
-/// Transmit rings, and queue pairs to send from, that a link has at most.
-pub(crate) const MOST_TRANSMIT_RINGS: usize = 8;
 /// Whether there is a receive ring: 0 or 1.
 const RECEIVE: Property = Property { name: c"ibd_rx_rings", most: 1 };
 /// How many transmit rings there are; none means that the link sends as links without rings do.

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use kernel::Errno;
 
-use super::transmit::SIGNAL_EVERY;
+use super::limits::SIGNAL_EVERY;
 
 /// A property that can be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

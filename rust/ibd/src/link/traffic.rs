@@ -1,25 +1,18 @@
 //! What the queue pairs of a link carry while it has a port and a broadcast group: their buffers and queues, as values that undo
 //! themselves.
 
-use gldv3::Mac;
 use ibtf::{Attachment, BufferPool, BufferUse, Pd, ReceiveQueue, SendQueue, Status, UdChannel};
 use ipoib::link::{Generation, Plan, Standing};
 use ipoib::{LinkAddr, Mtu, Qpn};
-use kernel::sync::Monitor;
 use kernel::{KArc, KVec};
 
-use super::backlog::Backlog;
-use super::control::Control;
-use super::delivery::Delivery;
-use super::incoming::ConnectionCounters;
-use super::interrupts::Interrupts;
+use super::build_context::BuildContext;
+use super::limits::{MOST_TRANSMIT_RINGS, SIGNAL_EVERY};
 use super::neighbour::NeighbourPath;
 use super::queue_pairs::{LARGEST_SEND, QueuePairHandles};
 use super::receive::{ReceiveSide, Receiver};
-use super::rings::MOST_TRANSMIT_RINGS;
 use super::settings::{Key, LSO_UNIT, Settings};
 use super::transmit::{self, SendSide, Transmitters, Wire};
-use crate::counters::Counters;
 
 /// Both sides of a link's traffic, made ready for a generation that does not carry anything yet.
 pub(crate) struct BuiltTraffic {
@@ -29,21 +22,6 @@ pub(crate) struct BuiltTraffic {
     receiver: KArc<Receiver>,
     /// To the broadcast group.
     attachment: Attachment,
-}
-
-/// What queue pairs, and what they carry, are made from.
-pub(crate) struct BuildContext<'a> {
-    pub(crate) pd: &'a Pd,
-    pub(crate) port: u8,
-    pub(crate) mac: &'a Mac,
-    pub(crate) counters: &'a KArc<Counters>,
-    pub(crate) connection_counters: &'a KArc<ConnectionCounters>,
-    pub(crate) control: &'a KArc<Monitor<Control>>,
-    pub(crate) backlog: &'a KArc<Monitor<Backlog>>,
-    pub(crate) delivery: &'a KArc<Delivery>,
-    pub(crate) transmitters: &'a Transmitters,
-    pub(crate) interrupts: &'a Interrupts,
-    pub(crate) settings: &'a Settings,
 }
 
 impl BuiltTraffic {
@@ -203,7 +181,7 @@ pub(crate) fn large_pool(pd: &Pd, settings: &Settings) -> Result<BufferPool, Sta
 
 #[inline(never)]
 fn new_queue(channel: &UdChannel, ring: u32) -> Result<SendQueue<Wire, NeighbourPath>, Status> {
-    SendQueue::new(channel, ring, transmit::BATCH, transmit::SIGNAL_EVERY)
+    SendQueue::new(channel, ring, transmit::BATCH, SIGNAL_EVERY)
 }
 
 #[inline(never)]

@@ -16,11 +16,11 @@ use kernel::sync::Mutex;
 use kernel::{KArc, KBox, KVec, MayBlock, log};
 
 use super::Shared;
+use super::build_context::BuildContext;
 use super::interrupts::Interrupts;
 use super::job_queue::Job;
 use super::neighbour::NeighbourPath;
 use super::queue_pairs::{QpKeys, QueueConfig, QueuePairHandles};
-use super::traffic::BuildContext;
 use super::transmit::Abilities;
 use crate::now;
 

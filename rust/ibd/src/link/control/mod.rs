@@ -7,6 +7,7 @@
 mod actions;
 mod connections;
 mod outstanding;
+mod questions;
 mod recovery;
 
 use core::time::Duration;
@@ -25,18 +26,19 @@ use kernel::{KArc, KBox, KVec, MayBlock};
 use actions::address;
 pub(crate) use outstanding::Outstanding;
 pub(in crate::link) use outstanding::Reasons;
+pub(in crate::link) use questions::Answered;
+use questions::Questions;
 
 use super::outgoing::{OutgoingConnections, TooBigReport, Waited};
 use crate::counters::LinkState;
 use crate::link::incoming::{IncomingConnections, SharedReceive};
 use crate::link::job_queue::Job;
+use crate::link::limits::MOST_TRANSMIT_RINGS;
 use crate::link::mcg_attach::Attachments;
 use crate::link::mcg_record::McgRecord;
 use crate::link::neighbour::Neighbour;
-use crate::link::path_queries::{Answered, Questions};
 use crate::link::qp_failures::Failures;
 use crate::link::queue_pairs::QueuePairs;
-use crate::link::rings::MOST_TRANSMIT_RINGS;
 use crate::link::sa_calls::Call;
 use crate::link::settings::Key;
 

@@ -14,7 +14,7 @@ use kernel::{KArc, KBox, MayBlock, log};
 use super::{Asker, ConnectionCounters, IncomingConnections, SharedReceive, work};
 use crate::adapter::Overdue;
 use crate::link::Shared;
-use crate::link::lifecycle::CLIENT;
+use crate::link::events::CLIENT;
 use crate::link::long_answers::LongAnswers;
 use crate::link::outgoing::OutgoingConnections;
 use crate::link::queue_pairs::QueuePairHandles;

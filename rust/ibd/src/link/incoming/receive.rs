@@ -12,10 +12,10 @@ use super::slabs::{Slab, Slabs};
 use super::{ConnectionCounters, IncomingConnections};
 use crate::counters::{Counters, PacketCounts, RxDrop};
 use crate::link::backlog::Backlog;
+use crate::link::build_context::BuildContext;
 use crate::link::control::Control;
 use crate::link::delivery::{Delivering, Delivery};
 use crate::link::receive::{ReceiveConfig, lend, look_closer};
-use crate::link::traffic::BuildContext;
 
 /// Completions taken, and packets handed up, at once.
 const BUDGET: usize = 16;

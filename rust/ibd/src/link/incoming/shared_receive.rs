@@ -8,8 +8,8 @@ use kernel::list::Room;
 use super::receive::ConnectedReceiver;
 use super::slabs::{MOST_RECEIVES, Slab, Slabs};
 use crate::kept::Resting;
+use crate::link::build_context::BuildContext;
 use crate::link::queue_pairs::moderate;
-use crate::link::traffic::BuildContext;
 
 /// See the module's text. [End](SharedReceive::end) it, and once nothing is connected to it any more [dissolve](SharedReceive::dissolve) it.
 pub(crate) struct SharedReceive {

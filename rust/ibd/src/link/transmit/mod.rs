@@ -37,8 +37,6 @@ pub(crate) use stage::{Abilities, SendSide};
 
 /// Packets posted at once.
 pub(crate) const BATCH: u32 = 32;
-/// Every so many sends one completes, and tells about those before it.
-pub(crate) const SIGNAL_EVERY: u32 = 64;
 /// Addresses, at most, that a queue knows to be out of reach.
 const DENIED: usize = 64;
 /// Connections that a queue remembers.
