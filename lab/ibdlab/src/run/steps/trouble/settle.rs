@@ -260,8 +260,8 @@ fn objects(world: &World, before: &Before) -> Vec<Missing> {
         what: format!("objects on the adapter: {software:?}, {:?} before", before.software),
     });
     let pairs = world.hosts.iter().zip(&before.censuses);
-    let has_none = |host: &HostRun| !host.connected && !(connected && host.takes_connections);
-    let models = pairs.filter(|(host, _)| has_none(host)).filter_map(|(host, before)| {
+    let has_some = |host: &HostRun| host.connected || connected && host.takes_connections;
+    let models = pairs.filter(|(host, _)| !has_some(host)).filter_map(|(host, before)| {
         let (mut now, then) = (kept(census(world, host)?), kept((*before)?));
         // Buffers for large sends that could not be sent from where they were are made once they are needed, and stay.
         let large = if host.cuts_large_sends { host.senders as u32 } else { 0 };
