@@ -80,7 +80,7 @@ fn alike(sent: &GroupHeaders, record: &McMemberRecord) -> bool {
         && held(sent).any(|key| key.base() == record.p_key.base())
 }
 
-/// The P_Key that the packet has, and those that its sender may have meant.
+/// The P_Key that the packet has, and what its sender may have meant.
 fn held(sent: &GroupHeaders) -> impl Iterator<Item = PKey> {
     std::iter::once(sent.p_key).chain(sent.p_keys_before.iter().copied())
 }

@@ -1,4 +1,4 @@
-//! An adapter hears so many groups and no more: those that IP needs, and those of a step, have to find a place.
+//! An adapter hears so many groups and no more: what IP needs and what a step needs have to find places.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
