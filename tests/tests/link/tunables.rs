@@ -321,6 +321,35 @@ fn a_send_that_fails_by_itself_costs_no_address() {
     });
 }
 
+/// While the adapter makes the queue pair send again, what is posted is flushed. Before, those completions were taken for a second failure
+/// when they came behind that command, and the link got another address.
+#[test]
+fn flushed_sends_that_come_late_are_no_second_failure() {
+    holds(|bench| {
+        let (alpha, beta, heard) = bench.talking(PLAIN);
+        let own = address_of(&alpha);
+        let (adapter, kernel) = (alphas(bench), &bench.alpha.kernel);
+        lab_ibtf::set_command_time(kernel, Some((Nanos::from_millis(20), Nanos::from_millis(20))));
+        let late = fabric::Nanos(15_000_000);
+        adapter.set_late_interrupts(Some((late, late)));
+        adapter.fail_next_send();
+        for _ in 0..200 {
+            let _ = alpha.transmit(address_of(&beta), &[7; 60], Offload::default());
+            fakekernel::sleep(Nanos::from_millis(1));
+        }
+        lab_ibtf::set_command_time(kernel, None);
+        adapter.set_late_interrupts(None);
+        bench.settle();
+        while heard.try_next().is_some() {}
+        chatter(&alpha, &beta, 1);
+        bench.settle();
+        assert_eq!(std::iter::from_fn(|| heard.try_next()).count(), 10);
+        assert_eq!((address_of(&alpha), bench.alpha.named("port", "qp_failed")), (own, 0));
+        assert_eq!(lines(&bench.alpha, "a send failed; the queue pair sends again"), 1);
+        assert!(bench.alpha.counter("tx_failed") > 20, "they were flushed");
+    });
+}
+
 #[test]
 fn a_second_send_that_fails_soon_has_the_queue_pair_replaced() {
     holds(|bench| {

@@ -28,6 +28,15 @@ impl Failure {
     }
 }
 
+/// How sends have failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Erred {
+    /// One failed by itself, which ends the sends behind it.
+    Failed,
+    /// All were flushed: one before them has failed. That may be dealt with since.
+    Flushed,
+}
+
 /// Failures nobody has looked at, and what the last ones were like.
 pub(crate) struct Failures {
     told: KVec<Failure>,
@@ -98,8 +107,10 @@ impl Failures {
 
     /// Keeps one until somebody looks.
     pub(crate) fn keep(&mut self, failure: Failure) {
-        // More than a link has are told twice.
-        let _ = self.told.push_within_capacity(failure);
+        if !self.told.contains(&failure) {
+            // There are not more than a link's.
+            let _ = self.told.push_within_capacity(failure);
+        }
     }
 
     /// Queue pairs are freed: what was told until now was about them, and the next ones may be called the same.

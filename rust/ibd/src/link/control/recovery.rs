@@ -7,7 +7,7 @@ use ipoib::link::{Event, Failed, Generation, Why};
 use super::Control;
 use crate::link::fma::Fault;
 use crate::link::job_queue::Job;
-use crate::link::qp_failures::Failure;
+use crate::link::qp_failures::{Erred, Failure};
 use crate::link::queue_pairs::QueuePairs;
 
 impl Control {
@@ -22,14 +22,20 @@ impl Control {
         self.replace(now, failed, why);
     }
 
-    /// A send of a transmit queue has failed. The queue pair sends nothing until it is made to, and receives all the time.
-    pub(crate) fn send_erred(&mut self, now: Instant, ring: usize, generation: Generation) {
+    /// Sends of a transmit queue have failed. The queue pair sends nothing until it is made to, and receives all the time.
+    pub(crate) fn send_erred(&mut self, now: Instant, ring: usize, generation: Generation, how: Erred) {
         let stands = match ring {
             0 => self.link.stands(generation),
             ring => self.rings.stands(ring, generation),
         };
-        if stands && !self.failures.erred(now, ring, generation) {
-            self.send_side_failed(now, ring, generation, Why::Failed);
+        if !stands || self.failures.erred(now, ring, generation) {
+            return;
+        }
+        let channel = self.queue_pairs.as_ref().and_then(|pairs| pairs.channel_of(ring));
+        match (how, channel) {
+            // What was posted before the queue pair was made to send again is flushed, too: the adapter is asked how it is now.
+            (Erred::Flushed, Some(channel)) => self.failures.keep(Failure::Channel(channel.id())),
+            _ => self.send_side_failed(now, ring, generation, Why::Failed),
         }
     }
 

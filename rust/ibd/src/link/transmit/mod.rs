@@ -14,7 +14,7 @@ mod send;
 mod stage;
 
 use gldv3::{Mac, Stat};
-use ibtf::{CompletionBatch, SendQueue, Status};
+use ibtf::{CompletionBatch, CompletionStatus, SendQueue, Status};
 use ipoib::LinkAddr;
 use ipoib::link::{Generation, Side, Why};
 use ipoib::paths::{Denial, DenialEpoch, Handle, TxQueue};
@@ -25,6 +25,7 @@ use kernel::{KArc, KBox, MayBlock};
 use super::control::Control;
 use super::incoming::ConnectionCounters;
 use super::neighbour::Neighbour;
+use super::qp_failures::Erred;
 use super::settings::{HASH_UNIT, Key};
 use crate::cache::AddressCache;
 use crate::counters::{PacketCounts, Shown, TxCounters, TxDrop};
@@ -90,8 +91,8 @@ struct RareWork {
     wake_control: bool,
     /// The queue pair of this generation has failed.
     broken: Option<Generation>,
-    /// A send of it has failed.
-    erred: Option<Generation>,
+    /// Sends of it have failed.
+    erred: Option<(Generation, Erred)>,
     resume: bool,
     /// A large send waits for buffers.
     want_large: bool,
@@ -102,6 +103,14 @@ struct RareWork {
 impl AfterUnlock {
     fn rare(&mut self) -> &mut RareWork {
         self.rare.get_or_insert_default()
+    }
+
+    /// A send has not succeeded.
+    #[inline(never)]
+    fn erred(&mut self, generation: Generation, status: CompletionStatus) {
+        let how = if status == CompletionStatus::FLUSHED { Erred::Flushed } else { Erred::Failed };
+        let before = self.rare().erred.filter(|(_, before)| *before == Erred::Failed);
+        self.rare().erred = before.or(Some((generation, how)));
     }
 }
 
@@ -234,8 +243,8 @@ impl Transmitter {
         }
         if broken.is_some() {
             self.broken(broken, Why::Failed);
-        } else if let Some(generation) = erred {
-            self.control.lock().send_erred(now(), self.place, generation);
+        } else if let Some((generation, how)) = erred {
+            self.control.lock().send_erred(now(), self.place, generation, how);
             self.control.notify_all();
         }
         if resume {

@@ -74,7 +74,7 @@ impl Transmitter {
                 while let Some(sent) = queue.next_over(&mut over) {
                     if !sent.status.is_success() {
                         self.counters.failed.increment();
-                        after.rare().erred = Some(generation);
+                        after.erred(generation, sent.status);
                     }
                     match sent.payload {
                         Payload::Packet(packet) => after.free.push_back(packet),
