@@ -147,7 +147,7 @@ lint:
 	$(CARGO) clippy --quiet --workspace --all-targets -- -D warnings
 	CLIPPY_CONF_DIR=$(CURDIR)/tools/clippy-kernel $(CARGO) clippy --quiet --target $(KERNEL_TARGET) \
 		$(addprefix -p ,$(KERNEL_CRATES)) -p metal-agent -- -D warnings
-	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --quiet --workspace --exclude interleavings --no-deps --document-private-items
 
 GATE_TOOL = $(CARGO) run --quiet -p gate --
 THE_GATE = $(or $(GATE),$(error say which gate: make $@ GATE=directory))

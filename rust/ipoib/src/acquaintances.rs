@@ -5,7 +5,7 @@
 //! the question. An address without an entry here has proved nothing: it may be a neighbour all the same.
 //!
 //! Bounded, and in parts, so that forgers take no other host's place:
-//! - A GID has [`MOST_OF_GID`] places: a host can make up sixteen million queue pairs under its own one.
+//! - A GID has `MOST_OF_GID` places: a host can make up sixteen million queue pairs under its own one.
 //! - Answers have a quarter of the places, until the SA has told a way to their port: a forger can make up any GID, and has no way to it.
 //!
 //! Where there is no place the address that has proved least goes, and of these the one that spoke longest ago.

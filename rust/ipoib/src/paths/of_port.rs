@@ -149,7 +149,7 @@ where
     }
 
     /// Forgets addresses that are not in use, those first that the table was asked about longest ago; how many. So their handles come free
-    /// for an address that gets none. Looks at [`LOOKS_FOR_IDLE`] for each.
+    /// for an address that gets none. Looks at `LOOKS_FOR_IDLE` for each.
     pub fn evict_idle(&mut self, most: usize) -> usize {
         for gone in 0..most {
             let idle = self.longest_idle_handle();

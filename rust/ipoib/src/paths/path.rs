@@ -18,7 +18,7 @@ pub struct Path<H> {
     pub(super) out_for: Cause,
     /// The SA was asked about this very address.
     pub(super) told: bool,
-    /// Addresses of its GID, if it is the first one in their chain ([`of_port`]).
+    /// Addresses of its GID, if it is the first one in their chain (`of_port`).
     pub(super) siblings: u32,
     /// Which of the SMs since the table was made has told the handle, and which one was there when the lookup began.
     pub(super) told_by: u32,
@@ -30,7 +30,7 @@ pub struct Path<H> {
     /// When the handle was made for this address.
     pub(super) made: Instant,
     pub(super) packets: Queue,
-    /// Packets decided to be sent that have not been taken by [`Paths::next_packet`]; no later packet may overtake them. None unless
+    /// Packets decided to be sent that have not been taken by [`next_packet`](super::Paths::next_packet); no later packet may overtake them. None unless
     /// there is a handle.
     pub(super) leaving: u16,
     pub(super) failures: u32,
