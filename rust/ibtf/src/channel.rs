@@ -166,13 +166,15 @@ impl UdChannel {
     }
 
     /// Has it send again after a send has failed (`ibt_recover_ud_channel`): its sends were flushed then (SQ error state), and it has received all
-    /// the time. Number, groups and receives stay. `CHAN_STATE_INVALID` in another state, above all in that of error. **May block.**
+    /// the time. Number, groups and receives stay. One that sends is left as it is. `CHAN_STATE_INVALID` in another state, above all in
+    /// that of error. **May block.**
     pub fn recover(&self) -> Result<(), Status> {
-        if self.0.query()?.ud_state != sys::IBT_STATE_SQE {
-            return Err(Status::CHAN_STATE_INVALID);
+        match self.0.query()?.ud_state {
+            sys::IBT_STATE_RTS => Ok(()),
+            // SAFETY: allocated.
+            sys::IBT_STATE_SQE => Status::check(unsafe { sys::ibt_recover_ud_channel(self.handle()) }),
+            _ => Err(Status::CHAN_STATE_INVALID),
         }
-        // SAFETY: allocated.
-        Status::check(unsafe { sys::ibt_recover_ud_channel(self.handle()) })
     }
 
     /// Lets packets to a group in (`ibt_attach_mcg`), until the attachment is dropped. Local to the adapter: packets

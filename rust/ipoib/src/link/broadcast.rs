@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use super::search::Next;
+use super::search::{Next, Search};
 use super::timers::Timer;
 use super::{Action, BroadcastGroup, Confidence, Link, Membership, Note, SaError, Ticket};
 use crate::addr::{Gid, Mgid};
@@ -84,6 +84,11 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn is_search(&self) -> bool {
         matches!(self.step, Step::Find(_))
+    }
+
+    /// Whether it is a join of a group that is searched for after this scope.
+    fn joins_after(&self, scope: Scope) -> bool {
+        matches!(self.step, Step::Join(Some(group)) if group.scope.is_searched_after(scope))
     }
 }
 
@@ -182,9 +187,9 @@ impl<G: Copy + PartialEq> Link<G> {
 
     /// Nobody has answered in time: as if nobody ever would.
     pub(super) fn give_up(&mut self, now: Instant) {
-        let Some((ticket, Asked { step, .. })) = self.sa.out else { return };
+        let Some((ticket, Asked { step, outdated })) = self.sa.out else { return };
         self.sa.abandon();
-        self.given_up = Some(GivenUp { ticket, step, out: self.earlier + 1 });
+        self.given_up = (!outdated).then_some(GivenUp { ticket, step, out: self.earlier + 1 });
         match step {
             Step::Find(_) => {}
             Step::Join(None) => self.note(Note::CreateFailed(SaError::Unanswered(0))),
@@ -208,25 +213,44 @@ impl<G: Copy + PartialEq> Link<G> {
         let Some(asked) = self.answered(ticket, silent) else { return };
         self.timers.clear(Timer::GiveUp);
         match result {
+            // What was asked before says nothing now.
+            Ok(_) if asked.outdated => {}
             Ok(Some(group)) if self.fits_port(&group) => self.search.list(group),
-            // Of what was asked before, that there is no group says nothing.
-            Ok(None) if asked.outdated => {}
-            // The link has a group to stay in.
-            Ok(_) | Err(SaError::Refused(_)) if self.search.can_do_without(None) => self.search.pass(),
-            Ok(Some(_)) => {
+            Ok(None) if !matches!(asked.step, Step::Find(index) if self.search.is_at(index)) => {}
+            Ok(None) => self.pass(now, Search::pass),
+            Ok(Some(group)) => {
                 // The group carries something else since another SM has made it.
-                self.lose_stale_membership();
-                self.search_again(now);
+                self.lose_stale_membership(group.mgid);
+                self.pass(now, Search::pass_useless);
             }
-            Ok(None) => {
-                self.search.pass();
-                if self.search.next() == Next::Nothing && !self.config.create {
-                    self.note(Note::BroadcastAbsent);
-                    self.search_again(now);
-                }
+            Err(_) if asked.outdated => self.ask_again_later(now),
+            Err(SaError::Refused(_)) if self.search.can_do_without(None) => {
+                self.pass(now, Search::pass_useless);
             }
-            Err(_) if self.search.can_do_without(None) => self.ask_again_later(now),
+            Err(_) if self.search.can_do_without(None) => self.unanswered(now),
             Err(_) => self.search_again(now),
+        }
+    }
+
+    /// The search goes on with the next scope, or ends with nothing.
+    fn pass(&mut self, now: Instant, pass: fn(&mut Search)) {
+        pass(&mut self.search);
+        if self.search.next() != Next::Nothing {
+            return;
+        }
+        let has_passed_a_group = self.search.has_passed_a_group();
+        if has_passed_a_group || !self.config.create {
+            if !has_passed_a_group {
+                self.note(Note::BroadcastAbsent);
+            }
+            self.search_again(now);
+        }
+    }
+
+    /// The SA has said nothing about a group that the link can do without.
+    fn unanswered(&mut self, now: Instant) {
+        if !self.search.pass_silent() {
+            self.ask_again_later(now);
         }
     }
 
@@ -237,7 +261,7 @@ impl<G: Copy + PartialEq> Link<G> {
     }
 
     /// What a request of this kind brings that is out may be untrue already.
-    pub(super) fn outdate(&mut self, which: fn(&Asked) -> bool) {
+    pub(super) fn outdate(&mut self, which: impl Fn(&Asked) -> bool) {
         if let Some((_, asked)) = &mut self.sa.out
             && which(asked)
         {
@@ -291,32 +315,42 @@ impl<G: Copy + PartialEq> Link<G> {
                     self.stale();
                 }
             }
-            Ok(_) if self.search.can_do_without(Some(mgid)) => self.search.pass(),
-            Ok(_) => self.search_again(now),
+            Ok(_) if outdated => self.ask_again_later(now),
+            Ok(_) => self.cannot_be_in(now, mgid),
             Err(error) => {
                 self.note(if candidate.is_some() {
                     Note::JoinFailed(error)
                 } else {
                     Note::CreateFailed(error)
                 });
+                let optional = self.search.can_do_without(Some(mgid));
                 match error {
-                    SaError::Refused(_) | SaError::Unusable if self.search.can_do_without(Some(mgid)) => {
-                        self.search.pass();
-                    }
-                    SaError::Refused(_) => {
-                        // A refusal alone may be that of an SM which does not know its subnet yet. One that knows the group knows the port.
-                        if self.search.is_listed() {
-                            self.lose_stale_membership();
-                        }
-                        let is_gone = |member: &mut Membership<G>| member.confidence == Confidence::Gone;
-                        self.lost_group |= self.membership.take_if(is_gone).is_some();
-                        self.search_again(now);
-                    }
+                    _ if outdated => self.ask_again_later(now),
+                    SaError::Refused(_) => self.cannot_be_in(now, mgid),
+                    SaError::Unusable if optional => self.cannot_be_in(now, mgid),
+                    _ if optional => self.unanswered(now),
                     SaError::Unanswered(_) | SaError::NotAsked(_) | SaError::Unusable => {
                         self.ask_again_later(now);
                     }
                 }
             }
+        }
+    }
+
+    /// The SA refuses a group, or it is too large.
+    fn cannot_be_in(&mut self, now: Instant, mgid: Mgid) {
+        let is_listed = self.search.is_listed();
+        // A refusal alone may be that of an SM which does not know its subnet yet. One that knows the group knows the port.
+        if is_listed {
+            self.lose_stale_membership(mgid);
+        }
+        let is_gone =
+            |member: &mut Membership<G>| member.confidence == Confidence::Gone && member.group.mgid == mgid;
+        self.lost_group |= self.membership.take_if(is_gone).is_some();
+        if is_listed {
+            self.pass(now, Search::pass_useless);
+        } else {
+            self.search_again(now);
         }
     }
 
@@ -329,8 +363,10 @@ impl<G: Copy + PartialEq> Link<G> {
     }
 
     /// The SA has the group and will not have the port in it: what the link believes of its membership is from an SM of before.
-    fn lose_stale_membership(&mut self) {
-        let is_stale = |member: &mut Membership<G>| member.confidence != Confidence::Current;
+    fn lose_stale_membership(&mut self, mgid: Mgid) {
+        let is_stale = |member: &mut Membership<G>| {
+            member.confidence != Confidence::Current && member.group.mgid == mgid
+        };
         self.lost_group |= self.membership.take_if(is_stale).is_some();
     }
 
@@ -385,7 +421,10 @@ impl<G: Copy + PartialEq> Link<G> {
             return;
         }
         match self.membership {
-            None => self.search_anew(),
+            None => {
+                self.search_anew();
+                self.outdate(|asked| mgid.scope().is_some_and(|scope| asked.joins_after(scope)));
+            }
             Some(Membership { group, .. })
                 if mgid.scope().is_some_and(|scope| group.scope.is_searched_after(scope)) =>
             {
@@ -404,6 +443,9 @@ impl<G: Copy + PartialEq> Link<G> {
             }
             self.stale();
             self.sa_retry.reset(&mut self.timers);
+        } else if self.is_ours(mgid) {
+            // The link may be about to move there.
+            self.outdate(|asked| !asked.is_search());
         }
     }
 }

@@ -10,12 +10,16 @@ use crate::numbers::Scope;
 /// How far the search has come.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Search {
-    /// A group that the SA has.
+    /// A group that the SA has, in the scope that was looked in last.
     listed: Option<BroadcastGroup>,
     /// The group that was joined before: joined again if no scope before its own has one.
     held: Option<BroadcastGroup>,
     /// Index into [`Scope::SEARCH_ORDER`] of the scope to look in next.
     scope: usize,
+    /// The SA was silent about this scope once.
+    silent: bool,
+    /// There is a group, and the link cannot be in it.
+    useless: bool,
 }
 
 /// What the search does next.
@@ -30,7 +34,7 @@ pub(super) enum Next {
 }
 
 impl Search {
-    pub(super) const START: Self = Self { listed: None, held: None, scope: 0 };
+    pub(super) const START: Self = Self { listed: None, held: None, scope: 0, silent: false, useless: false };
 
     pub(super) fn restart(&mut self) {
         *self = Self::START;
@@ -46,13 +50,38 @@ impl Search {
         self.listed = Some(group);
     }
 
-    /// The scope that was looked in has no group that the link can use.
+    /// The scope has no group.
     pub(super) fn pass(&mut self) {
-        self.listed = None;
+        (self.listed, self.silent) = (None, false);
         self.scope += 1;
     }
 
-    /// Whether the link stays in the group that it joined before when this one, or any if `None`, is of no use.
+    /// The scope has a group in which the link cannot be.
+    pub(super) fn pass_useless(&mut self) {
+        self.useless = true;
+        self.pass();
+    }
+
+    /// The SA has said nothing about the scope. Whether the search goes on: a link that has a group to join asks twice.
+    pub(super) fn pass_silent(&mut self) -> bool {
+        let goes_on = self.held.is_some() && core::mem::replace(&mut self.silent, true);
+        if goes_on {
+            self.pass();
+        }
+        goes_on
+    }
+
+    /// Whether the search is at the scope of this index.
+    pub(super) fn is_at(&self, index: usize) -> bool {
+        self.scope == index
+    }
+
+    /// Whether a group was passed in which the link cannot be: it must make no other one.
+    pub(super) fn has_passed_a_group(&self) -> bool {
+        self.useless
+    }
+
+    /// Whether the link has a group to join when this one, or what it looks for if `None`, is of no use.
     pub(super) fn can_do_without(&self, group: Option<Mgid>) -> bool {
         self.held.is_some_and(|held| group != Some(held.mgid))
     }

@@ -58,6 +58,8 @@ struct World {
     denies: bool,
     /// The same of the second group.
     denies_second: bool,
+    /// It says nothing about the second group.
+    hides_second: bool,
     /// The SA does what it is asked, and what it says is lost.
     loses_answers: bool,
     /// Who the SA has in which group.
@@ -94,6 +96,7 @@ impl World {
             answers: true,
             denies: false,
             denies_second: false,
+            hides_second: false,
             loses_answers: false,
             members: BTreeSet::new(),
             builds: true,
@@ -156,7 +159,8 @@ impl World {
     }
 
     fn find(&self, mgid: Mgid) -> Result<Option<BroadcastGroup>, SaError> {
-        match self.answers {
+        let hides = self.hides_second && self.second.is_some_and(|group| group.mgid == mgid);
+        match self.answers && !hides {
             false => Err(SaError::Unanswered(10)),
             true => Ok([self.group, self.second].into_iter().flatten().find(|group| group.mgid == mgid)),
         }

@@ -122,29 +122,115 @@ fn a_silent_sa_that_comes_back_empty_gets_the_group_of_before() {
     }
     world.answers = true;
     world.wait();
-    assert_eq!((joined(&world), world.notes.len()), (Some(Scope::OrganisationLocal), 0));
+    assert_eq!(joined(&world), Some(Scope::OrganisationLocal));
+}
+
+/// Answers until a request is out that `is` names; takes it from those that wait for an answer.
+fn until(world: &mut World, is: impl Fn(&Action<u16>) -> bool) -> Action<u16> {
+    for _ in 0..100 {
+        while world.poll() {}
+        match world.pending.iter().position(&is) {
+            Some(at) => return world.pending.remove(at),
+            None => world.answer(0),
+        }
+    }
+    panic!("it is never asked for");
+}
+
+/// Answers one that [`until`] has taken.
+fn answer(world: &mut World, action: Action<u16>) {
+    world.pending.insert(0, action);
+    world.answer(0);
 }
 
 /// What was asked before the trap says nothing of the group that it tells of.
 #[test]
 fn a_trap_counts_while_the_scopes_are_being_looked_in() {
-    let mut world = beside(Scope::LinkLocal);
-    let second = world.second.take();
-    world.event(Event::Renew);
-    let find = (0..100).find_map(|_| {
-        while world.poll() {}
-        let find = world.pending.iter().position(|action| matches!(action, Action::Find(..)));
-        if find.is_none() {
-            world.answer(0);
+    for (asked, told) in [(Scope::LinkLocal, Scope::LinkLocal), (Scope::SiteLocal, Scope::LinkLocal)] {
+        let mut world = beside(asked);
+        let listed = world.second;
+        if asked == told {
+            world.second = None;
         }
-        find
-    });
-    let find = world.pending.remove(find.expect("a search"));
-    let Action::Find(ticket, mgid) = find else { panic!("{find:?}") };
-    assert_eq!(mgid, group(Scope::LinkLocal).mgid);
-    world.second = second;
-    world.event(Event::Appeared(mgid));
-    world.event(Event::Found(ticket, Ok(None)));
+        world.event(Event::Renew);
+        let mgid = group(asked).mgid;
+        let find = until(&mut world, |action| matches!(action, Action::Find(_, of) if *of == mgid));
+        let Action::Find(ticket, _) = find else { unreachable!("as was looked for") };
+        world.second = Some(group(told));
+        world.event(Event::Appeared(group(told).mgid));
+        world.event(Event::Found(ticket, Ok(listed.filter(|_| asked != told))));
+        world.settle();
+        assert_eq!(joined(&world), Some(told), "{asked:?}");
+    }
+}
+
+#[test]
+fn a_trap_counts_while_a_join_of_a_later_scope_is_out() {
+    let mut world = World::new();
+    world.group = Some(group(Scope::OrganisationLocal));
+    world.event(Event::Start);
+    let join = until(&mut world, |action| matches!(action, Action::Join(..)));
+    world.second = Some(group(Scope::LinkLocal));
+    world.event(Event::Appeared(group(Scope::LinkLocal).mgid));
+    answer(&mut world, join);
     world.settle();
     assert_eq!(joined(&world), Some(Scope::LinkLocal));
+}
+
+/// The join of the other group is granted, and that is gone before the answer comes.
+#[test]
+fn a_group_that_goes_while_the_link_moves_there_is_made_again() {
+    let mut world = beside(Scope::LinkLocal);
+    world.event(Event::Renew);
+    let join = until(&mut world, |action| matches!(action, Action::Join(..)));
+    let joins = world.joins;
+    world.event(Event::Gone(group(Scope::LinkLocal).mgid));
+    answer(&mut world, join);
+    world.settle();
+    assert_eq!((joined(&world), world.joins), (Some(Scope::LinkLocal), joins + 2), "it is asked for again");
+}
+
+/// An SA that does not answer about one scope, or whose record there makes no sense, keeps no link from the group that it is in.
+#[test]
+fn a_scope_that_the_sa_is_silent_about_delays_a_renewal_only() {
+    let mut world = beside(Scope::SiteLocal);
+    world.hides_second = true;
+    world.event(Event::Renew);
+    world.settle();
+    assert!(world.is_up() && !world.is_joined());
+    world.wait();
+    assert_eq!(joined(&world), Some(Scope::OrganisationLocal));
+}
+
+#[test]
+fn a_refusal_does_not_let_a_useless_group_take_the_link_down() {
+    let mut world = beside(Scope::SiteLocal);
+    (world.denies_second, world.may_create) = (true, false);
+    let group = world.group.take();
+    world.event(Event::Renew);
+    world.settle();
+    world.wait();
+    assert!(world.is_up());
+    world.group = group;
+    for _ in 0..3 {
+        world.wait();
+    }
+    assert_eq!(joined(&world), Some(Scope::OrganisationLocal));
+}
+
+/// A link that begins passes a group in which it cannot be, and makes none beside it.
+#[test]
+fn a_link_that_begins_passes_a_group_that_refuses_it() {
+    let mut world = World::new();
+    (world.group, world.second) = (Some(group(Scope::Global)), Some(group(Scope::LinkLocal)));
+    world.denies_second = true;
+    world.event(Event::Start);
+    world.settle();
+    assert_eq!(joined(&world), Some(Scope::Global));
+    let mut world = World::new();
+    (world.group, world.second, world.denies_second) = (None, Some(group(Scope::SiteLocal)), true);
+    world.event(Event::Start);
+    world.settle();
+    world.wait();
+    assert_eq!((joined(&world), world.group), (None, None));
 }
