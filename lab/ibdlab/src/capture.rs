@@ -233,7 +233,10 @@ mod tests {
         damaged[1] = 0;
         tally(&mut counts, false, true, &damaged, |_, _| true).expect("refused is refused");
         assert_eq!(counts, PortCounts { refused: 1, ..PortCounts::default() });
-        assert!(tally(&mut counts, false, false, &damaged, |_, _| true).is_err(), "nobody can have taken it");
+        assert!(
+            tally(&mut counts, false, false, &damaged, |_, _| true).is_err(),
+            "no driver can have taken it"
+        );
     }
 
     #[test]

@@ -66,16 +66,16 @@ fn gdb_stops_in_a_function_of_the_shipped_driver_and_the_run_ends_well() {
 #[test]
 fn gdb_reads_every_link_and_what_it_counts_from_memory() {
     let script = ["--", "--batch", "-ex", "run", "-ex", "ibd-links", "-ex", "delete", "-ex", "continue"];
-    let of_link = "ibd::link::lifecycle::Link::detach";
-    let arguments = [&[SCENARIO, "--host", "bob", "--break", of_link][..], &script].concat();
+    // A detach calls this when the link has come to rest.
+    let rests = "ibd::sa_pool::SaPool::is_kept_by";
+    let arguments = [&[SCENARIO, "--host", "bob", "--break", rests][..], &script].concat();
     let output = debug(&arguments);
     let said = said(&output);
     let mut lines = said.lines().skip_while(|line| !line.starts_with("link "));
     let link = lines.next().unwrap_or_else(|| panic!("no link:\n{said}"));
     assert!(link.contains("pkey ffff port 1 of "), "{link}");
     let values: Vec<&str> = lines.take_while(|line| line.starts_with("  ")).map(str::trim).collect();
-    // The control thread may not have noted yet that the link is closed.
-    assert!(values.iter().any(|value| value.starts_with("datagram link_state ")), "{values:#?}");
+    assert!(values.contains(&"datagram link_state 0 (stopped)"), "it is closed: {values:#?}");
     for name in ["port times_up ", "tx_ring_0 packets ", "rx_ring_0 packets ", "datagram sa_joins "] {
         let value = values.iter().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
         assert!(value.parse::<u64>().is_ok_and(|value| value > 0), "{name}: {values:#?}");

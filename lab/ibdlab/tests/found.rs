@@ -338,3 +338,9 @@ fn a_manager_may_give_the_place_of_a_p_key_to_another_one() {
 fn a_port_that_becomes_smaller_may_make_the_group_of_all() {
     ends_well("found/small-port-makes-the-group.toml", 3);
 }
+
+/// A driver hears of groups from IBTF alone. Before, the lab wanted it to hear a group that nothing had told it of.
+#[test]
+fn an_eavesdropper_that_is_told_of_no_group_hears_none() {
+    ends_well("found/eavesdropper-is-told-of-no-group.toml", 2);
+}

@@ -107,6 +107,12 @@ pub fn set_paths_beyond(host: &Kernel, asks: bool) {
     ibcm::Ibcm::of(host).set_paths_beyond(asks);
 }
 
+/// Whether a port's subscriptions at the administrator stand. Where it has refused one, nothing tells a driver that a group has appeared,
+/// until IBTF subscribes anew: at the next change of the port or of the subnet manager.
+pub fn is_subscribed(host: &Kernel, port: sm::Guid) -> bool {
+    ibcm::Ibcm::of(host).is_subscribed(port)
+}
+
 /// The connections of a host's communication manager, counted.
 pub fn connected(host: &Kernel) -> Connected {
     ibcm::Ibcm::of(host).connected()

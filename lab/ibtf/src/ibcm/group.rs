@@ -248,6 +248,11 @@ impl Ibcm {
         answer.map(|_| ()).map_err(status::of_leave)
     }
 
+    /// Whether the subscriptions of a port stand.
+    pub(crate) fn is_subscribed(&self, port: sm::Guid) -> bool {
+        self.sessions.lock().values().all(|session| session.port().guid.0 != port.0 || session.is_available())
+    }
+
     /// See [`crate::groups_of`]. Asks from the first port that is ACTIVE.
     pub(crate) fn groups_of(&self, port: fabric::Guid) -> Result<Vec<GroupMembers>, String> {
         let devices = Ibtl::of(&self.kernel).all_devices();

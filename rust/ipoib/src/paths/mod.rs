@@ -23,7 +23,7 @@
 //! A host on the subnet can make IP answer addresses that no port has, as fast as it sends. So an answer has a [`Cause`] of its own,
 //! with few places for packets and few lookups, and questions to the SA for answers alone are paid from a `bucket`. It is the same with
 //! what IP asks a group because of a frame that any host may have made up, and each port that has proved nothing is paid from a larger one. One port has one
-//! path: its addresses share one question, and those that nothing is sent to are forgotten first (`of_port`).
+//! path: its addresses share one question, and the idle ones are forgotten first (`of_port`).
 
 mod bucket;
 mod cause;

@@ -11,9 +11,6 @@ use crate::scenario::{PrioritySchedule, RandomSchedule, Scenario, Schedule, Step
 /// Makes the draw another one than that of what happens, so that the same troubles meet every strategy.
 const APART: u64 = 0x5343_4845_4455_4c45;
 
-/// The longest timeline through which hosts send from several threads.
-const MOST_SENT_MS: u64 = 10_000;
-
 /// The scenario with a strategy, and with threads to interleave: in half of them hosts send from several.
 pub fn interleave(mut scenario: Scenario, seed: u64, index: u64) -> Scenario {
     let mut rng = ChaCha8Rng::seed_from_u64(seed ^ APART);
@@ -23,8 +20,7 @@ pub fn interleave(mut scenario: Scenario, seed: u64, index: u64) -> Scenario {
     let stalls = stalls(&mut rng);
     for step in &mut scenario.step {
         if let Step::Trouble(trouble) = step.as_mut() {
-            // They send without a pause: in a long timeline more than a run has processor time for.
-            trouble.senders = if trouble.within_ms > MOST_SENT_MS { 0 } else { senders };
+            trouble.senders = senders;
             trouble.stalls = stalls;
         }
     }

@@ -21,7 +21,7 @@ pub(in crate::link) struct Question {
     asker: Asker,
 }
 
-/// Those that wait, and how many are being answered.
+/// The questions that wait, and how many are being answered.
 pub(crate) struct Questions {
     waiting: KVec<KBox<Question>>,
     leaving: usize,
@@ -88,7 +88,7 @@ impl Control {
         let about = About::read(question)?;
         let Status::Up(Up { scope, .. }) = self.link.status() else { return Err(Errno::ENETDOWN) };
         let neighbour = self.address(now, about, scope)?;
-        // An address of the neighbours', or of whoever asks: one that leads somewhere.
+        // A neighbour's address, or the asker's: one that leads somewhere.
         let to = neighbour.canonical().ok_or(Errno::EINVAL)?;
         self.paths.ask(now, to);
         let PathRecord { version, link, kind, address, .. } = *question;
@@ -187,7 +187,7 @@ enum About {
 }
 
 impl About {
-    /// `EINVAL` for another version, kind or flag, for bytes where the address has none, and for an address nobody can have.
+    /// `EINVAL` for another version, kind or flag, for bytes where the address has none, and for an address that no port can have.
     fn read(question: &PathRecord) -> Result<Self, Errno> {
         let PathRecord { version, kind, address, flags, .. } = *question;
         let len = match kind {

@@ -125,7 +125,7 @@ fn a_silent_sa_that_comes_back_empty_gets_the_group_of_before() {
     assert_eq!(joined(&world), Some(Scope::OrganisationLocal));
 }
 
-/// Answers until a request is out that `is` names; takes it from those that wait for an answer.
+/// Answers until a request is out that `is` names, and takes it out.
 fn until(world: &mut World, is: impl Fn(&Action<u16>) -> bool) -> Action<u16> {
     for _ in 0..100 {
         while world.poll() {}

@@ -10,9 +10,11 @@ use rand_chacha::ChaCha8Rng;
 
 /// A protocol that nobody listens to: one of those that IEEE 802 keeps for experiments.
 const SAP: u32 = 0x88b5;
-/// Sends one behind the other, and the longest time between two such bursts.
+/// Sends one behind the other, and the longest time between two such bursts in five seconds or less.
 const BURST: u32 = 8;
 const PAUSE: Nanos = Nanos(200_000);
+/// At most so many of the longest pauses fill the time: sending for a minute costs no more than for five seconds.
+const PAUSES: u64 = 25_000;
 /// How long to wait for room on the link.
 const PATIENCE: Nanos = Nanos::from_millis(1);
 /// Lengths of what is sent: copied, mapped, and as long as the smallest link takes.
@@ -32,6 +34,7 @@ impl Senders {
     /// Starts as many as `number`, which send until an instant at most. A link that cannot be opened has none.
     pub fn start(kernel: &Kernel, link: &str, number: u8, until: Nanos, neighbours: &Neighbours) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
+        let pause = PAUSE.max(Nanos(until.since(now()).0 / PAUSES));
         let start = |index| {
             let (kernel, link, neighbours, stop) =
                 (kernel.clone(), link.to_owned(), neighbours.clone(), stop.clone());
@@ -40,7 +43,7 @@ impl Senders {
             let goes_on = move || !stop.load(Ordering::Relaxed) && now() < until;
             kernel
                 .clone()
-                .spawn("sender", Ctx::User, move || send(&kernel, &link, &neighbours, goes_on, seed))
+                .spawn("sender", Ctx::User, move || send(&kernel, &link, &neighbours, goes_on, pause, seed))
         };
         let threads = (0..number).map(start).collect();
         Self { stop, threads }
@@ -53,7 +56,14 @@ impl Senders {
     }
 }
 
-fn send(kernel: &Kernel, link: &str, neighbours: &Neighbours, goes_on: impl Fn() -> bool, seed: u64) {
+fn send(
+    kernel: &Kernel,
+    link: &str,
+    neighbours: &Neighbours,
+    goes_on: impl Fn() -> bool,
+    pause: Nanos,
+    seed: u64,
+) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let Ok(stream) = Stream::open(kernel, link) else { return };
     if stream.bind(SAP).is_err() {
@@ -75,6 +85,6 @@ fn send(kernel: &Kernel, link: &str, neighbours: &Neighbours, goes_on: impl Fn()
             let _ = stream.transmit(to, &payload, Offload::default());
         }
         stream.wait_writable(now() + PATIENCE);
-        sleep(Nanos(rng.random_range(0..=PAUSE.0)));
+        sleep(Nanos(rng.random_range(0..=pause.0)));
     }
 }
